@@ -22,8 +22,8 @@ from anychunk.codestream import blocks
 from anychunk.codestream.saved_blocks import pack
 from anychunk.decode import windows
 from anychunk.decode.chunks import ChunkReader
+from anychunk.engine import chunks, tiles
 from anychunk.io.open_sources import Sources
-from anychunk.read import batch, window_reads
 from bench.measure import OURS, Row, best_of, cores
 from tests.support.http_server import serve
 
@@ -64,7 +64,7 @@ def places(size: int) -> list[tuple[int, int]]:
 
 def forget() -> None:
     """Empty the caches of the process, as in a new one."""
-    for cache in (windows.TABLES, window_reads.TOUCHED, batch.RECENT):
+    for cache in (windows.TABLES, tiles.TOUCHED, chunks.RECENT):
         cache.clear()
 
 

@@ -8,6 +8,7 @@ an answer that differs from that of the Python code.
 """
 
 import argparse
+import gzip
 import importlib.machinery
 import importlib.util
 import io
@@ -181,7 +182,7 @@ def many(loops, rng) -> None:
     from anychunk.codecs import libraries
     from anychunk.codecs._fax_lines import compiled_tables
 
-    kind = int(rng.integers(10))
+    kind = int(rng.integers(12))
     rows, columns, count = (int(n) for n in rng.integers(1, (9, 70, 6)))
     bands = 3 if kind == libraries.WEBP else 1
     options = {
@@ -201,12 +202,14 @@ def many(loops, rng) -> None:
     # chunks below each other, in memory of exactly this size
     out = np.zeros((bands, count * rows, columns), "u1")
     starts = np.arange(count) * rows * columns
-    extents = np.tile([rows, columns], (count, 1))
+    sides = (rows, columns, bands)
+    firsts = rng.integers(0, sides, (count, 3))
+    boxes = np.stack([firsts, rng.integers(1, np.array(sides) - firsts + 1)], -1)
     functions = libraries.functions(kind)
-    numbers, strides = [rows, columns, bands], [columns, out.strides[0]]
+    numbers, strides = [rows, columns, bands], [columns, 1, out.strides[0]]
     is_hostile = rng.integers(3) == 0
     if is_hostile:
-        table = [offsets, lengths, starts, extents.reshape(-1), numbers, strides]
+        table = [offsets, lengths, starts, boxes.reshape(-1), numbers, strides]
         target = table[int(rng.integers(len(table)))]
         place = int(rng.integers(len(target)))
         value = int(rng.choice([-1, 0, 1, 7, len(target), 1 << 31, 1 << 62]))
@@ -216,19 +219,22 @@ def many(loops, rng) -> None:
     joined = np.frombuffer(b"".join(stored), "u1").copy()
     best = int(rng.integers(-1, 5))
     is_begun = loops.place_chunks(
-        kind, functions, options, joined, offsets, lengths, out, starts, extents, done, scratch,
-        tuple(numbers), tuple(strides), 1, 1, False, best,
+        kind, functions, options, joined, offsets, lengths, out, starts, boxes, b"", done, scratch,
+        np.array(numbers, np.int64), np.array(strides, np.int64), 1, 1, False, 0, best,
     )  # fmt: skip
     if is_hostile:
         return
     assert is_begun == (len(scratch) > tiles[0].nbytes or kind in SCRATCHLESS), kind
     for number in np.flatnonzero(~is_damaged) if is_begun else ():
         found = out[:, number * rows : (number + 1) * rows].transpose(1, 2, 0)
+        y, x, band = (slice(first, first + n) for first, n in boxes[number].tolist())
         assert done[number], kind
         expected = tiles[number]
         if kind == libraries.JPEG:
             expected = imagecodecs.jpeg8_decode(bytes(stored[number])).reshape(expected.shape)
-        assert np.array_equal(found, expected), (kind, number)
+        place = tuple(slice(n) for n in boxes[number, :, 1].tolist())
+        assert np.array_equal(found[place], expected[y, x, band]), (kind, number)
+        assert found.sum() == found[place].sum(), "something was written beside the place"
 
 
 SCRATCHLESS = (0, 1, 9)
@@ -261,6 +267,10 @@ def encoded(kind, tile):
             return page[start : start + count]
         case 9:
             return imagecodecs.jpeg8_encode(tile[..., 0].copy(), level=90)
+        case 10:
+            return gzip.compress(data)
+        case 11:
+            return imagecodecs.blosc_encode(data)
     return data
 
 

@@ -40,9 +40,9 @@ LOCKS = [
     "io.measuring:_lock",
     "io.object_stores:_stores._lock",
     "io.system:_POSITION",
-    "read.batch:RECENT._lock",
+    "engine.chunks:RECENT._lock",
     "read.pipeline:DECODERS._lock",
-    "read.batch:TOUCHED._lock",
+    "engine.chunks:TOUCHED._lock",
     "references:_loading",
 ]
 """Every lock that all threads of a process share."""

@@ -13,14 +13,14 @@ import zarr
 import anychunk
 from anychunk import limits
 from anychunk.decode.chunks import ChunkReader
+from anychunk.engine import local
 from anychunk.errors import ChunkDecodeError, SourceChangedError, SourceError, TruncatedError
 from anychunk.io import threads
 from anychunk.io.file import FileSource
 from anychunk.io.object_stores import memory_store
 from anychunk.io.open_sources import Sources
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.read import chunk_threads, pipeline
-from anychunk.read.batch import Batch
+from anychunk.read import pipeline
 from tests.support.http_server import serve
 from tests.support.patience import PATIENCE_S
 
@@ -405,23 +405,24 @@ def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
 
     cores = 6
     monkeypatch.setattr(threads, "_pool", None)
-    monkeypatch.setattr(chunk_threads, "cores", lambda: cores)
+    monkeypatch.setattr(pipeline, "cores", lambda: cores)
     values = RNG.integers(0, 9, (2048, 2048), np.uint8)
     file = tmp_path / "f"
     index = tiled(
         values, (64, 64), str(file), file.write_bytes, codecs=(BYTES, GZIP), encode=gzipped
     )
-    decoding, seen, real = [], set(), Batch.scatter
+    decoding, seen, real = [], set(), local.decode_chunks
 
-    def scatter(batch, *arguments):
+    def scatter(*arguments):
         decoding.append(1)
         seen.add((threading.get_ident(), len(decoding)))
         try:
-            real(batch, *arguments)
+            real(*arguments)
         finally:
             decoding.pop()
 
-    monkeypatch.setattr(Batch, "scatter", scatter)
+    monkeypatch.setattr(local, "rows_of", lambda _: None)
+    monkeypatch.setattr(local, "decode_chunks", scatter)
     lazy = dask.array.from_zarr(anychunk.open(index), chunks=(512, 1024))
     found = lazy.compute(scheduler="threads", num_workers=cores)
     threads.pool().shutdown()

@@ -84,8 +84,13 @@ def test_local_reads_do_without_the_event_loop(array, monkeypatch):
     monkeypatch.setattr(IndexPipeline, "read", never)
     np.testing.assert_array_equal(array[2:9, 3, 4:6], VALUES[2:9, 3, 4:6])
     np.testing.assert_array_equal(array[...], VALUES)
+    np.testing.assert_array_equal(array[::2, 5:1], VALUES[::2, 5:1])
+    np.testing.assert_array_equal(array[1::7, ::3, 4], VALUES[1::7, ::3, 4])
+    np.testing.assert_array_equal(array.oindex[[9, -1, 9], :, 4], VALUES[[9, -1, 9], :, 4])
+    np.testing.assert_array_equal(array.vindex[[9, -1], [1, 2], 0], VALUES[[9, -1], [1, 2], 0])
+    assert array[3, 4, 5] == VALUES[3, 4, 5]
     with pytest.raises(AssertionError, match="event loop"):
-        array[::2]
+        array[VALUES > 0]
 
 
 def test_members_of_groups_are_read_that_way_too(tmp_path):

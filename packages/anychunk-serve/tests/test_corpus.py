@@ -23,8 +23,6 @@ MOST_IMAGES = 500
 """Most images of one file that are validated; as many as are listed."""
 MOST = 60_000
 """Most elements of an array that is compared."""
-SOME = [s for s in samples()[::3] if "irv97_64x64" not in s.path]
-"""Every third file, except some whose levels take seconds to decode."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +43,7 @@ def served_array(chunks, path, array):
 
 @needs_corpus
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("sample", SOME, ids=lambda sample: sample.path)
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.path)
 def test_every_small_array(sample, caches):
     catalog = Catalog([str(sample.file)], caches=caches)
     (entry,) = catalog.entries()

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +19,7 @@ from zarr.abc.codec import Codec as ZarrCodec
 from zarr.codecs import (
     BloscCodec,
     BytesCodec,
+    Crc32cCodec,
     GzipCodec,
     ShardingCodec,
     TransposeCodec,
@@ -25,8 +27,8 @@ from zarr.codecs import (
 )
 from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
-from anychunk import limits
-from anychunk.codecs import codec_class, leading_streams, streams
+from anychunk import decoders, limits
+from anychunk.codecs import codec_class, leading_streams, libraries, streams
 from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
@@ -39,7 +41,7 @@ from anychunk.codecs.base import (
 )
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
-from anychunk.codecs.chunk_layout import ChunkLayout
+from anychunk.codecs.chunk_layout import ChunkLayout, ShardLayout, stored_axes
 from anychunk.codecs.data_types import data_type
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.codecs.zarr_core import (
@@ -49,7 +51,7 @@ from anychunk.codecs.zarr_core import (
 )
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
-from anychunk.model.grid import Array, is_at_edges
+from anychunk.model.grid import Array, grid_shape, is_at_edges
 from anychunk.model.index import Json
 
 if TYPE_CHECKING:
@@ -95,8 +97,21 @@ LEADING: dict[type[Codec], str] = {
 }
 """Compressions whose stream is found at the start of a range, as `leading_streams` names them."""
 
+KINDS: dict[type[Codec], int] = {
+    ZstdCodec: libraries.ZSTD,
+    Zstd: libraries.ZSTD,
+    GzipCodec: libraries.GZIP,
+    GZip: libraries.GZIP,
+    Zlib: libraries.DEFLATE,
+    BloscCodec: libraries.BLOSC,
+    Blosc: libraries.BLOSC,
+}
+"""Compressions of Zarr that the compiled loop decodes."""
+
 LEAST_PART = 4 << 20
 """Smaller chunks are always decoded whole."""
+MOST_INTERLEAVED = 64
+"""With more bands, numpy transposes faster than the compiled loop, which takes each by itself."""
 
 
 def ours(codec: Codec, document: Json = None) -> Codec:
@@ -149,6 +164,8 @@ class Decoder:
                 their lengths up: bytes behind the end of a stream are ignored. An object that is a
                 chunk has no such bytes, unless it is damaged.
         """
+        self.dtype: np.dtype[Any] = spec.dtype.to_native_dtype()
+        """The data type of decoded chunks."""
         self.nbytes = 0
         """Bytes that the array -> bytes codec decodes, which is the size of a scratch buffer."""
         self._bytes_steps: list[BytesStep] = []
@@ -177,15 +194,11 @@ class Decoder:
         self.is_sized = not self.is_view and not any(isinstance(c, ShardingCodec) for c in codecs)
         """Whether the ratio of decoded to stored bytes is limited. That of a shard is not: it may
         be empty but for its index, and its inner chunks are what is compressed."""
-        self._into = None if self._array_steps else into_step(pairs)
-        self.takes_cropped = self._into is not None and any(
-            getattr(codec, "takes_cropped", False) for codec, _ in filters
-        )
-        """Whether `into` may be given only the first rows and columns of a chunk."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
         self._many = None if self._array_steps else shortcut(pairs, "decode_many")
-        self.layout = None if self._array_steps else layout_of(pairs)
-        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        self._layout = layout_of(pairs, is_range=is_range)
+        self.shards = shards_of(pairs)
+        """The layout of chunks that are shards."""
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
@@ -276,6 +289,13 @@ class Decoder:
         return None if part is None else part[selection[:-2]]
 
     @property
+    def layout(self) -> ChunkLayout | None:
+        """What the compiled loop has to know to decode many chunks at once; None if it cannot."""
+        found = self._layout
+        is_used = found is None or found.decoder is None or decoders.is_used(found.decoder)
+        return found if is_used else None
+
+    @property
     def takes_many(self) -> bool:
         """Whether several chunks are decoded faster together: see `many`."""
         return self._many is not None
@@ -289,24 +309,6 @@ class Decoder:
             return decode(chunks, spec)  # type: ignore[no-any-return]
         return measuring.decoding(
             lambda found: counted_many(chunks, found), lambda: list(decode(chunks, spec))
-        )
-
-    def into(self, data: Bytes1D, scratch: Bytes1D | None, target: Array) -> bool:
-        """Decode one chunk straight into `target`; return False if that is impossible.
-
-        `target` has the shape and data type of the chunk; the last two axes may be shorter if it
-        `takes_cropped`. After False, call the decoder instead: something may have been written to
-        `target`, but not the chunk.
-        """
-        if self._into is None:
-            return False
-        limits.check_chunk(self.nbytes, where="chunk", stored=len(data))
-        if not measuring.collectors:
-            return self._into(data, scratch, target)
-        return measuring.decoding(
-            lambda is_done: counted(data, self.nbytes) if is_done else {},
-            self._into,
-            *(data, scratch, target),
         )
 
 
@@ -351,24 +353,75 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
     return decode, spec
 
 
-def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ChunkLayout | None:
-    """Return the layout of chunks that are rows of pixels; None if the codec has none."""
+def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> ChunkLayout | None:
+    """Return the layout of chunks that are a stream of rows; None if the codecs have none.
+
+    Parameters:
+        pairs: the codecs, with what each encodes.
+        is_range: whether bytes behind the end of the stream are ignored.
+    """
     found = shortcut(pairs, "chunk_layout")
-    if found is None:
+    if found is not None:
+        named: ChunkLayout | None = found[0](found[1])
+        return None if named is None or named.nbytes != found[1].nbytes else named
+    first = pairs[0][0]
+    if isinstance(first, WrappingCodec):
+        layout_inside = getattr(first, "chunk_layout", None)
+        return (
+            None
+            if layout_inside is None or len(pairs) > 1
+            else layout_inside(chunk_spec(pairs[0][1]))
+        )
+    order = list(range(len(pairs[0][1].shape)))
+    if isinstance(first, TransposeCodec):
+        order, pairs = [int(axis) for axis in first.order], pairs[1:]
+    serializer, spec = pairs[0][0], chunk_spec(pairs[0][1])
+    dtype, axes = spec.dtype, stored_axes(order)
+    if (
+        axes is None
+        or not isinstance(serializer, BytesCodec)
+        or len(pairs) > 2
+        or dtype.kind not in "biufc"
+        or np.dtype(dtype.str) != dtype
+        or dtype.itemsize not in (1, 2, 4, 8)
+        or (axes[-1] is not None and spec.shape[-1] > MOST_INTERLEAVED)
+    ):
         return None
-    layout: ChunkLayout | None = found[0]()
-    return None if layout is None or layout.nbytes != found[1].nbytes else layout
+    kind = kind_of(pairs[1][0]) if len(pairs) > 1 else libraries.NONE
+    functions = None if kind is None else libraries.functions(kind)
+    is_swapped = dtype.itemsize > 1 and serializer.endian == "big"
+    if kind is None or functions is None or (is_swapped and dtype.kind == "c"):
+        return None
+    is_deflate = kind in (libraries.GZIP, libraries.DEFLATE)
+    return ChunkLayout(
+        kind,
+        functions,
+        (*([1] if axes[0] is None else []), *spec.shape, *([1] if axes[-1] is None else [])),
+        axes,
+        dtype.itemsize,
+        is_swapped=is_swapped,
+        options=libraries.strict_options(is_strict=not is_range) if is_deflate else b"",
+    )
 
 
-def into_step(
-    pairs: Sequence[tuple[Codec, ArraySpec]],
-) -> Callable[[Bytes1D, Bytes1D | None, Array], bool] | None:
-    """Return the function that decodes straight into the caller's array, or None."""
-    found = shortcut(pairs, "decode_into")
-    if found is None:
+def shards_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ShardLayout | None:
+    """Return the layout of chunks that are shards of Zarr; None if they are not, or have none."""
+    codec, spec = pairs[0]
+    if len(pairs) > 1 or not isinstance(codec, ShardingCodec):
         return None
-    decode, spec = found
-    return lambda data, scratch, target: decode(data, spec, target, scratch)
+    index, shape = list(codec.index_codecs), codec.chunk_shape
+    has_checksum = len(index) > 1 and isinstance(index[1], Crc32cCodec)
+    is_plain = isinstance(index[0], BytesCodec) and index[0].endian == "little"
+    inner = Decoder(codec.codecs, replace(spec, shape=shape)).layout
+    if inner is None or not is_plain or len(index) != 1 + has_checksum:
+        return None
+    grid = grid_shape(spec.shape, shape)
+    return ShardLayout(inner, shape, grid, codec.index_location == "end", has_checksum)
+
+
+def kind_of(codec: Codec) -> int | None:
+    """Return the number of a compression that the compiled loop decodes, or None."""
+    return next((kind for cls, kind in KINDS.items() if isinstance(codec, cls)), None)
 
 
 def bytes_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: bool) -> BytesStep:

@@ -19,14 +19,16 @@ second, strict decoder.
 
 import math
 from collections.abc import Buffer as BytesLike
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs._nitf_block import block_buffer, check_positive
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
+from anychunk.codestream.jpeg import with_colors
 from anychunk.codestream.jpeg_scan import Stream, walk, with_tables
 from anychunk.errors import (
     ChunkDecodeError,
@@ -50,25 +52,64 @@ def whole_stream(data: Bytes1D, start: int) -> Stream:
         raise ChunkDecodeError(str(e)) from e
 
 
-def decode(data: Bytes1D, stream: Stream) -> Array:
-    """Decode one stream of `data` to (height, width, bands)."""
-    import imagecodecs
+def decode(data: Bytes1D, stream: Stream, *, is_rgb: bool = False) -> Array:
+    """Decode one stream of `data` to (height, width, bands).
 
+    Parameters:
+        data: Bytes that contain the stream.
+        stream: Where it is, checked to its end.
+        is_rgb: Whether three components are not YCbCr, whatever the stream declares.
+    """
     frame = stream.frame
     nbytes = frame.height * frame.width * stream.bands * (1 if frame.depth <= 8 else 2)
     limits.check_chunk(nbytes, where="jpeg", stored=len(data))
     payload = data[stream.start : stream.end]
-    try:
-        if stream.lacks_tables:
+    by = decoders.other("jpeg")
+    if stream.lacks_tables:
+        try:
             payload = np.frombuffer(with_tables(payload.tobytes(), stream), np.uint8)
+        except FormatError as e:
+            raise ChunkDecodeError(f"jpeg: {e}") from e
+    if by is None:
+        return _by_libjpeg(payload, stream)
+    plane = decoders.Plane((frame.height, frame.width), frame.depth, is_signed=False)
+    marked = with_colors(payload.tobytes(), frame, is_rgb=is_rgb)
+    array = np.stack(decoders.decode(by, marked, [plane] * stream.bands), axis=-1)
+    # unknown is what it puts where data is missing
+    _check_whole(payload, stream, array)
+    return array.astype(np.uint8 if frame.depth <= 8 else np.uint16, copy=False)
+
+
+def _by_libjpeg(payload: Bytes1D, stream: Stream) -> Array:
+    """Decode a stream by libjpeg-turbo."""
+    import imagecodecs
+
+    try:
         array: Array = imagecodecs.jpeg8_decode(payload)
     except Exception as e:
         raise ChunkDecodeError(f"jpeg: {e}") from e
-    if ends_in_grey(array, frame.depth) and not is_whole(payload, stream, array):
+    if ends_in_grey(array, stream.frame.depth):
+        _check_whole(payload, stream, array)
+    return array if array.ndim == 3 else array[..., None]
+
+
+def libjpeg_turbo(
+    stream: bytes, window: tuple[int, int, int, int] | None, level: int, threads: int
+) -> Sequence[Array]:
+    """Decode a stream, or a window of it: see `docs/reference/write-a-decoder.md`."""
+    if level:
+        raise UnsupportedError(f"JPEG has no resolution level {level}, expected 0")
+    data = np.frombuffer(stream, np.uint8)
+    array = _by_libjpeg(data, whole_stream(data, 0))
+    x0, y0, x1, y1 = window or (0, 0, array.shape[1], array.shape[0])
+    return list(np.moveaxis(array[y0:y1, x0:x1], -1, 0))
+
+
+def _check_whole(payload: Bytes1D, stream: Stream, array: Array) -> None:
+    if not is_whole(payload, stream, array):
         raise ChunkDecodeError(
             f"jpeg: the stream of {len(payload)} bytes is truncated: a strict decoder rejects it"
         )
-    return array if array.ndim == 3 else array[..., None]
 
 
 def ends_in_grey(array: Array, depth: int) -> bool:
@@ -85,7 +126,8 @@ def is_whole(payload: Bytes1D, stream: Stream, array: Array) -> bool:
     try:
         if frame.is_lossless:
             # the two decoders fill in different values for missing samples
-            return bool(np.array_equal(imagecodecs.ljpeg_decode(payload), array))
+            again: Array = imagecodecs.ljpeg_decode(payload)
+            return bool(np.array_equal(again.reshape(array.shape), array))
         if frame.depth == 8 and stream.bands in (1, 3):
             # lossless recompression reads every coefficient, and refuses a stream with too few
             imagecodecs.jpegxl_encode_jpeg(payload)

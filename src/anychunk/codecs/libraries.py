@@ -19,7 +19,7 @@ import numpy as np
 
 from anychunk.native import loops
 
-NONE, PACKBITS, LZW, DEFLATE, ZSTD, XZ, LERC, WEBP, FAX, JPEG = range(10)
+NONE, PACKBITS, LZW, DEFLATE, ZSTD, XZ, LERC, WEBP, FAX, JPEG, GZIP, BLOSC = range(12)
 """Kinds of chunks, as `native/streams.h` numbers them. `LIBRARIES` has those of libraries."""
 
 LERC_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8")
@@ -31,6 +31,11 @@ log = logging.getLogger(__name__)
 def lerc_options(dtype: str) -> bytes:
     """Return the number of a type of samples, such as `u1`, as LERC has it."""
     return struct.pack("=i", LERC_TYPES.index(dtype))
+
+
+def strict_options(*, is_strict: bool) -> bytes:
+    """Return whether nothing may follow a stream of deflate or gzip."""
+    return struct.pack("=i", is_strict)
 
 
 def fax_options(tables: bytes, *, is_reversed: bool) -> bytes:
@@ -73,10 +78,24 @@ LIBRARIES = {
         "_deflate",
         (
             "libdeflate_alloc_decompressor",
-            "libdeflate_zlib_decompress",
+            "libdeflate_zlib_decompress_ex",
             "libdeflate_free_decompressor",
         ),
         "78da6360646266616563e7e0e4e20600012a0043",
+    ),
+    GZIP: Library(
+        "_deflate",
+        (
+            "libdeflate_alloc_decompressor",
+            "libdeflate_gzip_decompress_ex",
+            "libdeflate_free_decompressor",
+        ),
+        "1f8b08000000000002036360646266616563e7e0e4e2060065c970920c000000",
+    ),
+    BLOSC: Library(
+        "_blosc",
+        ("blosc_cbuffer_validate", "blosc_decompress_ctx"),
+        "020113010c0000000c0000001c000000000102030405060708090a0b",
     ),
     ZSTD: Library(
         "_zstd",
@@ -168,14 +187,16 @@ def is_right(kind: int, addresses: bytes, library: Library) -> bool:
         np.array([len(data)], np.uint64),
         out,
         np.array([0], np.int64),
-        np.array([3, 4], np.int64),
+        np.array([0, 3, 0, 4, 0, bands], np.int64),
+        b"",
         done,
         np.empty(out.nbytes + 1, np.uint8),
-        (3, 4, bands),
-        (4, 12),
+        np.array([3, 4, bands], np.int64),
+        np.array([4, 1, 12], np.int64),
         1,
         1,
         False,
+        0,
     )
     expected = np.arange(out.size, dtype=np.uint8).reshape(3, 4, bands).transpose(2, 0, 1)
-    return bool(is_begun and done[0] and np.array_equal(out, expected))
+    return bool(is_begun and done[0] == 1 and np.array_equal(out, expected))

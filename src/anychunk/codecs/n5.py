@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
+from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.n5_block import OBJECT, BlockHeader, read_header, write_header
 from anychunk.codecs.n5_default import N5Default
 from anychunk.errors import ChunkEncodeError, CodecConfigError
@@ -89,6 +90,12 @@ class N5(N5Default):
 
     def largest(self, spec: ChunkSpec) -> Shape:
         return self.block_shape or spec.shape
+
+    def dimension(self, axis: int, axes: int) -> int:
+        return axes - 1 - axis if self.reversed else axis
+
+    def chunk_layout(self, spec: ChunkSpec) -> ChunkLayout | None:
+        return super().chunk_layout(spec) if self.content == "samples" else None
 
     def read_header(self, data: Bytes1D) -> BlockHeader:
         header = read_header(data)

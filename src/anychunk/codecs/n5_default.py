@@ -11,7 +11,7 @@ Lossless: yes. At the end of the array a block may be cropped or padded, as its 
 """
 
 from collections.abc import Buffer as BytesLike
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D, ChunkSpec
+from anychunk.codecs.chunk_layout import ChunkLayout
 from anychunk.codecs.n5_block import BlockHeader, check_samples, read_header, write_header
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import CodecConfigError
@@ -79,6 +80,23 @@ class N5Default(WrappingCodec):
     def encode_chunk(self, array: npt.NDArray[Any], spec: ChunkSpec) -> BytesLike:
         header, payload = self.encode_block(array, spec)
         return np.concatenate([np.frombuffer(header, np.uint8), payload])
+
+    def dimension(self, axis: int, axes: int) -> int:
+        """Return which dimension of N5 an axis of the array is."""
+        return axis
+
+    def chunk_layout(self, spec: ChunkSpec) -> ChunkLayout | None:
+        """Return what the compiled loop needs to decode many blocks at once; None if it cannot."""
+        from anychunk.codecs.chain import Decoder, array_spec
+
+        found = Decoder(self.inner, array_spec(self.largest(spec), spec)).layout
+        count = len(spec.shape)
+        if found is None or found.axes[-1] is not None:
+            return None
+        stored = [axis for axis in found.axes if axis is not None]
+        if [self.dimension(axis, count) for axis in stored] != list(range(count))[::-1]:
+            return None
+        return replace(found, head=count)
 
     def decode_chunk(
         self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-import imagecodecs
 import numpy as np
 
 from anychunk import limits
@@ -37,7 +36,7 @@ from anychunk.codecs import libraries
 from anychunk.codecs._fax_lines import compiled_tables
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.chunk_layout import ChunkLayout
-from anychunk.codecs.tiff import decoders, encoders, fax, samples
+from anychunk.codecs.tiff import decoders, encoders, samples
 from anychunk.codecs.tiff.tile import (
     CCITT_T6,
     DEFLATE,
@@ -51,6 +50,7 @@ from anychunk.codecs.tiff.tile import (
     ZSTD,
     Tile,
 )
+from anychunk.decoders import LIBJPEG
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError, UnsupportedError
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
@@ -215,94 +215,6 @@ class TiffTile(Tile, BytesToBytes):
         fill = 0 if spec is None else spec.fill_value
         return self._placed(decoders.decode(self, data, out), out, fill)
 
-    def decode_into(
-        self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
-    ) -> bool:
-        """Decode a chunk directly to `target`; return False if that is not possible.
-
-        Undoing the prediction into `target` saves the pass that would copy the chunk there, as does
-        decompressing a strip to the rows that it fills. The caller has compared the size of the
-        chunk with the limits.
-        """
-        self._check_spec(spec)
-        if self._placing is not None:
-            return self._place_rows(data, target, out)
-        if self._is_picture:
-            return self._place_picture(data, spec, target, out)
-        if self.compression == CCITT_T6:
-            return fax.decode_exact(self, data, target)
-        is_in_order = self.predictor != 1 or target.flags.c_contiguous
-        if not self._is_simple or target.shape != spec.shape or not is_in_order:
-            return False
-        if self.predictor != 1:
-            return self._decode_simple(data, self._target(data, spec, out), target)
-        return self._decode_simple(data, target.reshape(-1).view(np.uint8))
-
-    takes_cropped: ClassVar[bool] = True
-    """Whether the target of `decode_into` may be only the upper left part of the chunk."""
-
-    def _place_rows(self, data: Bytes1D, target: Array, out: Bytes1D | None) -> bool:
-        """Decompress, and let the compiled loop do the rest."""
-        assert loops is not None
-        assert self._placing is not None
-        decompress, is_plain = self._placing
-        nbytes = self.nbytes
-        if is_plain and target.nbytes == nbytes and target.flags.c_contiguous:
-            inside = target.reshape(-1).view(np.uint8)
-            plain = decompress(data, inside)
-            if len(plain) == nbytes:
-                if plain is not inside and not _is_at(plain, inside):
-                    inside[:] = plain
-                return True
-        elif self.compression == PACKBITS and self._place_packbits(data, target):
-            return True
-        else:
-            if out is None or len(out) != nbytes:
-                out = decoders.scratch_buffer(nbytes)
-            plain = decompress(data, out)
-        rows = self.tile_height if len(plain) == nbytes else self.rows_of(len(plain))
-        shape = (rows, self.tile_width, self.samples_per_pixel)
-        if len(plain) != nbytes:
-            plain = plain[: rows * self.row_bytes]
-        size = self.dtype.itemsize
-        return loops.place_rows(plain, target, shape, size, self.predictor, self._is_swapped)
-
-    def _place_packbits(self, data: Bytes1D, target: Array) -> bool:
-        """Decompress and place a few rows at a time; False if they are not exactly the chunk's."""
-        assert loops is not None
-        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
-        size = self.dtype.itemsize
-        return loops.place_packbits(data, target, shape, size, self.predictor, self._is_swapped)
-
-    def _place_picture(
-        self, data: Bytes1D, spec: ChunkSpec, target: Array, out: Bytes1D | None
-    ) -> bool:
-        """Decode a picture, and let the compiled loop copy it if it has the chunk's size."""
-        assert loops is not None
-        shape = (self.tile_height, self.tile_width, self.samples_per_pixel)
-        if out is None or len(out) != self.nbytes:
-            out = decoders.scratch_buffer(self.nbytes)
-        place = out.view(self._picture_dtype).reshape(shape if shape[2] > 1 else shape[:2])
-        array = decoders.PICTURE_DECODERS[self.compression](self, data, place)
-        if (
-            array.shape == place.shape
-            and array.dtype.kind in self._picture_kinds
-            and array.dtype.itemsize == self.dtype.itemsize
-            and array.flags.c_contiguous
-        ):
-            is_swapped = not array.dtype.isnative
-            return loops.place_rows(array, target, shape, self.dtype.itemsize, 1, is_swapped)
-        if target.dtype != self.dtype:
-            return False
-        bands_first = np.moveaxis(decoders.fit(self, array), -1, 0)
-        whole = target.reshape(-1, *target.shape[-2:], copy=False)
-        _, rows, columns = bands_first.shape
-        part = whole[:, :rows, :columns]
-        if part.size < whole.size:
-            whole[...] = spec.fill_value
-        part[...] = bands_first[:, : part.shape[1], : part.shape[2]]
-        return True
-
     @cached_property
     def _is_picture(self) -> bool:
         """Whether a chunk is a picture whose samples only have to be copied."""
@@ -316,62 +228,55 @@ class TiffTile(Tile, BytesToBytes):
         )
 
     @cached_property
-    def _picture_dtype(self) -> np.dtype[Any]:
-        return decoders.plain_dtype(self)
-
-    @cached_property
-    def _picture_kinds(self) -> str:
-        """The kinds of numbers that a picture may have: integers need not agree in their sign."""
-        return "iu" if self.dtype.kind in "iu" else self.dtype.kind
-
-    @cached_property
-    def _placing(self) -> tuple[decoders.StreamDecoder, bool] | None:
-        """What decompresses a chunk for the compiled loop, and whether that is all there is to do.
-
-        None if samples need more than the loop does, or there is no loop.
-        """
-        decompress = decoders.STREAM_DECODERS.get(self.compression)
-        kind, size = self.dtype.kind, self.dtype.itemsize
+    def _is_rows(self) -> bool:
+        """Whether the compiled loop makes pixels of decompressed rows."""
+        kind = self.dtype.kind
         if self.predictor in samples.FLOAT_DISTANCES:
             is_predictable = self.predictor == 3 and kind == "f" and self.bits in (16, 32, 64)
         else:
             is_predictable = self.predictor == 1 or (self.predictor == 2 and kind in "iuf")
-        if (
-            loops is None
-            or decompress is None
-            or not is_predictable
-            or size not in (1, 2, 4, 8)
-            or (self._is_swapped and kind == "c")
-            or self.tile_depth > 1
-            or self.fill_order != 1
-            or self.is_subsampled
-            or self.backend != "direct"
-            or sys.byteorder != "little"
-            or not samples.is_whole(self.sample_format, self.bits)
-        ):
-            return None
-        is_plain = self.samples_per_pixel == 1 and self.predictor == 1 and not self._is_swapped
-        return decompress, is_plain
+        return (
+            self.compression in decoders.STREAM_DECODERS
+            and is_predictable
+            and self.dtype.itemsize in (1, 2, 4, 8)
+            and not (self._is_swapped and kind == "c")
+            and self.fill_order == 1
+            and not self.is_subsampled
+            and self.backend == "direct"
+            and samples.is_whole(self.sample_format, self.bits)
+        )
 
-    def chunk_layout(self) -> ChunkLayout | None:
+    def chunk_layout(self, spec: ChunkSpec) -> ChunkLayout | None:
         """Return what the compiled loop needs to decode many chunks at once; None if it cannot."""
         kind = KINDS.get(self.compression)
         is_picture = self.compression in PICTURES or kind == libraries.FAX
-        if kind is None or not (self._is_plain_picture if is_picture else self._placing):
+        if kind is None or not (self._is_plain_picture if is_picture else self._is_rows):
             return None
         functions = libraries.functions(kind)
-        if functions is None:
+        lead = [axis for axis, n in enumerate(spec.shape[:-2]) if n > 1]
+        deep, bands = self.tile_depth, self.samples_per_pixel
+        rows, columns = self.tile_height, self.tile_width
+        if (
+            functions is None
+            or spec.shape[-2:] != (rows, columns)
+            or [spec.shape[axis] for axis in lead] != [n for n in (deep, bands) if n > 1]
+        ):
             return None
+        axes = len(spec.shape)
+        place = lead.pop() if bands > 1 else None
+        last = (*(1,) * len(lead), self.last_height or rows, columns, bands)
+        is_short = not is_picture and deep == 1 and last[-3] < rows
         return ChunkLayout(
             kind,
             functions,
-            self.tile_height,
-            self.tile_width,
-            self.samples_per_pixel,
+            (*([deep] if deep > 1 else []), rows, columns, bands),
+            (*lead, axes - 2, axes - 1, place),
             self.dtype.itemsize,
             predictor=1 if is_picture else self.predictor,
             is_swapped=not is_picture and self._is_swapped,
             options=self._picture_options,
+            decoder=LIBJPEG if self.compression in JPEG else None,
+            last=last if is_short else (),
         )
 
     @cached_property
@@ -421,47 +326,6 @@ class TiffTile(Tile, BytesToBytes):
         if found is None:
             return None
         return np.moveaxis(found, -1, 0)[(None,) * (len(spec.shape) - 3)]
-
-    @cached_property
-    def _is_simple(self) -> bool:
-        """Whether a whole chunk needs decompression and at most predictor 2, in native order.
-
-        This is the common case by far, and the one that `_decode_simple` makes fast.
-        """
-        return self.is_direct and self._is_native
-
-    @cached_property
-    def _is_native(self) -> bool:
-        return (
-            self.compression in decoders.STREAM_DECODERS
-            and self.predictor in (1, 2)
-            and self.fill_order == 1
-            and (self.byte_order == sys.byteorder or self.dtype.itemsize == 1)
-            and sys.byteorder == "little"
-            and (self.predictor == 1 or self.dtype.kind in "iuf")
-            and self.backend == "direct"
-        )
-
-    def _decode_simple(self, data: Bytes1D, out: Bytes1D, target: Array | None = None) -> bool:
-        """Decompress to `out`, then sum differences there or into `target`.
-
-        Return False for a chunk that is shorter than `out`: the caller uses the general path.
-        """
-        plain = decoders.STREAM_DECODERS[self.compression](data, out)
-        if len(plain) != len(out):
-            return False
-        # decoders return `out`, a view of it, or (where they had to try again) other memory
-        if plain is not out and not _is_at(plain, out):
-            out[:] = plain
-        if self.predictor == 2:
-            # as unsigned words: sums wrap at the width of the sample, and libtiff differences
-            # floats as integers of the same bits
-            word = f"u{self.dtype.itemsize}"
-            shape = (-1, self.tile_width) if target is None else target.shape
-            words = out.view(word).reshape(shape)
-            summed = words if target is None else target.view(word)
-            imagecodecs.delta_decode(words, axis=-1, out=summed)
-        return True
 
     def _target(self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None) -> Bytes1D:
         """Return the buffer to decode into; sizes are checked before it is allocated."""

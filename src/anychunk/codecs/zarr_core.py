@@ -26,6 +26,7 @@ try:
     # zarr 3.1
     from zarr.abc.buffer import Buffer, BufferPrototype, NDBuffer
     from zarr.buffer import cpu, default_buffer_prototype
+    from zarr.core.array import create_codec_pipeline
     from zarr.core.array_spec import ArrayConfig, ArraySpec
     from zarr.core.codec_pipeline import BatchedCodecPipeline
     from zarr.core.dtype.common import HasEndianness, HasItemSize
@@ -62,6 +63,7 @@ __all__ = [
     "ZDType",
     "codec_registries",
     "cpu",
+    "create_codec_pipeline",
     "data_type_registry",
     "default_buffer_prototype",
     "evolve_codecs",

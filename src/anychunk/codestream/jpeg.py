@@ -151,3 +151,38 @@ def unit_size(frame: Frame) -> tuple[int, int]:
         8 * max(h for _, h, _ in frame.components),
         8 * max(v for _, _, v in frame.components),
     )
+
+
+APP0, APP14 = 0xE0, 0xEE
+
+
+def with_colors(data: bytes, frame: Frame, *, is_rgb: bool) -> bytes:
+    """Return a stream of three components that declares their colours, so that no decoder guesses.
+
+    Adobe's marker (T.872 6.5.3) says whether they are YCbCr, which decoders convert to RGB, or not.
+    Where a stream has neither that marker nor JFIF's, libjpeg's rules hold.
+
+    Parameters:
+        data: The stream.
+        frame: Its frame header.
+        is_rgb: Whether the components are not YCbCr, whatever the stream declares.
+    """
+    if len(frame.components) != 3:
+        return data
+    kept, transform = [data[:2]], None
+    names = tuple(name for name, _, _ in frame.components)
+    at = 2
+    for marker, start, end in markers(data):
+        body = data[start:end]
+        if marker == APP0 and body.startswith(b"JFIF\0"):
+            transform = 1
+        elif marker == APP14 and body.startswith(b"Adobe") and len(body) >= 12:
+            transform = transform or int(body[11] != 0)
+        else:
+            kept.append(data[at:end])
+        at = end
+    if transform is None:
+        transform = int(names != (82, 71, 66) and not frame.is_lossless)
+    declared = 0 if is_rgb else transform
+    kept[1:1] = [struct.pack(">BBH5sHHHB", 0xFF, APP14, 14, b"Adobe", 100, 0, 0, declared)]
+    return b"".join([*kept, data[at:]])

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -701,14 +702,20 @@ def single_tile_pieces(
     Packed packet headers (PPT) of several tile-parts must be numbered again in it.
     """
     pieces: list[bytes | memoryview] = [single_tile_header(header, tile)]
+    packed = 0
     for number, part in enumerate(parts):
         sot = bytearray(data[part.offset : part.offset + SOT_BYTES])
         # it is tile 0 of its stream; a length of 0 (up to the end) would include EOC
         struct.pack_into(">HI", sot, 4, 0, part.length)
+        body = data[part.offset + SOT_BYTES : part.offset + part.length]
         if len(parts) > 1:
             # one may be `PACKED`, and some encoders write a TNsot that is one too small
             sot[10:] = bytes((number & 255, len(parts) if len(parts) < 256 else 0))
-        pieces += [bytes(sot), data[part.offset + SOT_BYTES : part.offset + part.length]]
+            if any(marker == PPT for marker, *_ in segments(body, 0, SOD)):
+                renumbered = bytearray(body)
+                packed = _renumber(renumbered, 0, packed)
+                body = memoryview(renumbered)
+        pieces += [bytes(sot), body]
     return [*pieces, END]
 
 
@@ -716,14 +723,7 @@ def single_tile_stream(
     header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]
 ) -> bytearray:
     """Return a codestream that consists of one tile, from its tile-parts in `data`."""
-    pieces = single_tile_pieces(header, tile, data, parts)
-    stream = bytearray().join(pieces)
-    if len(parts) > 1:
-        start, packed = len(pieces[0]), 0
-        for part in parts:
-            packed = _renumber(stream, start + SOT_BYTES, packed)
-            start += part.length
-    return stream
+    return bytearray().join(single_tile_pieces(header, tile, data, parts))
 
 
 def _renumber(stream: bytearray, start: int, packed: int) -> int:
@@ -766,3 +766,29 @@ def _ending(stream: bytearray, length: int) -> bytearray:
     struct.pack_into(">I", stream, len(stream) - length + 6, length)
     stream += END
     return stream
+
+
+def cropped(
+    planes: "Sequence[npt.NDArray[Any]]", siz: Siz, rect: Rect, window: Rect, level: int
+) -> "Sequence[npt.NDArray[Any]]":
+    """Return the samples in a window of the components of `rect`, both on the reference grid."""
+    found = []
+    for plane, c in zip(planes, siz.components, strict=True):
+        here = rect.scaled(c.dx << level, c.dy << level)
+        want = window.scaled(c.dx << level, c.dy << level)
+        found.append(
+            plane[want.y0 - here.y0 : want.y1 - here.y0, want.x0 - here.x0 : want.x1 - here.x0]
+        )
+    return found
+
+
+def component_shapes(siz: Siz, rect: Rect, level: int) -> list[tuple[int, int]]:
+    """Return the (y, x) of the components of a part of the image; none of them may be empty."""
+    rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
+    shapes = [(r.height, r.width) for r in rects]
+    if min(min(shape) for shape in shapes) < 1:
+        raise UnsupportedError(
+            "a tile in which a component has no samples is not supported; component shapes at "
+            f"resolution level {level}: {shapes}"
+        )
+    return shapes

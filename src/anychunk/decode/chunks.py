@@ -494,7 +494,7 @@ class Reading:
         if not isinstance(chunks, Objects):
             yield from self.read_many(numbers)
             return
-        most = self._most_stored()
+        most = self.most_stored()
         base = local_path(chunks.base)
         roots = [local_path(root) for root in chunks.places]
         with borrowed("stored", min(most, USUAL_BYTES)) as memory, Walk(roots) as walk:
@@ -518,7 +518,7 @@ class Reading:
         except TruncatedError as e:
             raise TruncatedError(f"{self._reader.describe(number)}: {e}") from e
 
-    def _most_stored(self) -> int:
+    def most_stored(self) -> int:
         """Return a bound for a stored chunk: twice the decoded size at 16 bytes per element."""
         return max(limits.get().free_bytes, 32 * math.prod(self._reader.index.chunk_shape))
 
@@ -549,23 +549,6 @@ class Reading:
         if beyond.any():
             raise self._truncated(int(numbers[np.flatnonzero(beyond)[0]]), source)
         return source.read(0, size)
-
-    def ranges_of(
-        self, numbers: Numbers
-    ) -> tuple[Bytes1D, npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None:
-        """Return a local file, and where each of these chunks is in it: offsets and lengths.
-
-        None if the chunks are not ranges of one local file, each in one piece.
-        """
-        chunks = self._reader.ranges_of_one_file
-        if chunks is None:
-            return None
-        source = self.source(chunks.urls[0])
-        offsets = np.ascontiguousarray(chunks.offsets.reshape(-1)[numbers], np.uint64)
-        lengths = np.ascontiguousarray(chunks.lengths.reshape(-1)[numbers], np.uint64)
-        if not isinstance(source, FileSource | MemorySource) or (lengths == WHOLE).any():
-            return None
-        return self._checked_bytes(source, numbers, offsets, lengths), offsets, lengths
 
     def _assemble(self, number: int) -> Stored:
         reader = self._reader

@@ -45,6 +45,8 @@ class ReadStats:
     """Chunks that were decoded, whole or in part."""
     absent_chunks: int = 0
     """Chunks that the file declares absent, which read as the fill value."""
+    leftover_chunks: int = 0
+    """Chunks that were decoded one by one, though others of their array are decoded together."""
     cache_hits: int = 0
     """Chunks that an earlier read has left in memory, decoded."""
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)

@@ -166,12 +166,32 @@ static void copy_band(const uint8_t *from, int64_t step, uint8_t *to, int64_t co
     }
 }
 
+/* Copy words in the other byte order. */
+static void swap_words(const uint8_t *from, uint8_t *to, int64_t count, int size)
+{
+    int64_t i = 0, length = count * size;
+#ifdef HAS_SSE2
+    for (; i + VECTOR <= length; i += VECTOR) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(from + i));
+        x = _mm_or_si128(_mm_slli_epi16(x, 8), _mm_srli_epi16(x, 8));
+        if (size == 4)
+            x = _mm_shufflehi_epi16(_mm_shufflelo_epi16(x, 0xB1), 0xB1);
+        else if (size == 8)
+            x = _mm_shufflehi_epi16(_mm_shufflelo_epi16(x, 0x1B), 0x1B);
+        _mm_storeu_si128((__m128i *)(to + i), x);
+    }
+#endif
+    copy_band(from + i, size, to + i, (length - i) / size, size, 1);
+}
+
 /* Copy `pixels` of a row to rows of its bands, `pitch` bytes apart. */
 static void take_apart(const uint8_t *from, uint8_t *to, int64_t pitch, int64_t pixels, int64_t bands, int size,
                        int is_swapped, const Masks *masks, int best)
 {
     if (bands == 1 && !is_swapped) {
         memcpy(to, from, (size_t)(pixels * size));
+    } else if (bands == 1) {
+        swap_words(from, to, pixels, size);
     } else if (bands <= MOST_BANDS) {
         uint8_t *rows[MOST_BANDS];
         for (int k = 0; k < bands; k++)
@@ -183,17 +203,19 @@ static void take_apart(const uint8_t *from, uint8_t *to, int64_t pitch, int64_t 
     }
 }
 
-/* Write one row of one band, taken apart, to its place. */
-static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t columns)
+/* Write one row of one band, taken apart, to its place: `columns` of it, from `first` on. */
+static void finish_row(const Layout *layout, uint8_t *from, uint8_t *to, int64_t first, int64_t columns)
 {
     if (layout->predictor == 3) {
         /* the planes follow each other, and the sum runs through all of them */
         sum_8(from, from, layout->columns * layout->size);
-        join_planes(from, layout->columns, to, columns, layout->size);
-    } else if (layout->predictor == 2) {
+        join_planes(from + first, layout->columns, to, columns, layout->size);
+    } else if (layout->predictor == 2 && first == 0) {
         sum_words(from, to, columns, layout->size);
     } else {
-        memcpy(to, from, (size_t)(columns * layout->size));
+        if (layout->predictor == 2)
+            sum_words(from, from, first + columns, layout->size);
+        memcpy(to, from + first * layout->size, (size_t)(columns * layout->size));
     }
 }
 
@@ -210,58 +232,78 @@ static void expect_row(const uint8_t *row, int64_t band_stride, int64_t bands, i
 
 /* Place all rows. They are taken apart in `memory`, `block` rows at a time, and each band is written by itself: bands
  * that are a power of two apart, as they often are, would push each other out of the processor's cache. */
-static void place_all(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride,
-                      uint8_t *memory, int64_t block)
+static void place_all(const uint8_t *data, const Placing *placing)
 {
+    const Layout *layout = &placing->layout;
+    const Py_buffer *target = placing->target;
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
-    int64_t row_stride = target->strides[target->ndim - 2], bands = layout->bands;
-    int64_t run = layout->columns * layout->size;
+    int64_t row_stride = target->strides[target->ndim - 2], bands = layout->bands, block = placing->block;
+    int64_t run = layout->columns * layout->size, first_column = placing->column0;
+    int64_t some_bands = placing->is_part ? target->shape[0] : bands;
     int is_planes = layout->predictor == 3, is_swapped = layout->is_swapped && !is_planes;
     int size = is_planes ? 1 : layout->size;
-    int64_t pixels = is_planes ? run : columns;
+    int64_t pixels = is_planes ? run : first_column + columns;
     Masks masks;
     if (bands <= MOST_BANDS)
         fill_masks(&masks, (int)bands, size, is_swapped);
     for (int64_t first = 0; first < rows; first += block) {
         int64_t last = first + block < rows ? first + block : rows;
         for (int64_t y = first; y < last; y++, data += run * bands)
-            take_apart(data, memory + (y - first) * run, block * run, pixels, bands, size, is_swapped, &masks,
+            take_apart(data, placing->memory + (y - first) * run, block * run, pixels, bands, size, is_swapped, &masks,
                        layout->best);
-        for (int64_t k = 0; k < bands; k++)
+        for (int64_t k = 0; k < some_bands; k++)
             for (int64_t y = first; y < last; y++)
-                finish_row(layout, memory + k * block * run + (y - first) * run,
-                           (uint8_t *)target->buf + y * row_stride + k * band_stride, columns);
+                finish_row(layout, placing->memory + (k + placing->band0) * block * run + (y - first) * run,
+                           (uint8_t *)target->buf + y * row_stride + k * placing->band_stride, first_column, columns);
     }
 }
 
 /* The same where bands are only to be taken apart: straight to their place. */
-static void place_bands(const uint8_t *data, const Layout *layout, const Py_buffer *target, int64_t band_stride)
+static void place_bands(const uint8_t *data, const Placing *placing)
 {
+    const Layout *layout = &placing->layout;
+    const Py_buffer *target = placing->target;
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
     Masks masks;
     int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
-    fill_masks(&masks, (int)layout->bands, layout->size, layout->is_swapped);
-    for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->bands * layout->size) {
+    int64_t bands = layout->bands, pixel = bands * layout->size;
+    int64_t some_bands = placing->is_part ? target->shape[0] : bands;
+    fill_masks(&masks, (int)bands, layout->size, layout->is_swapped);
+    data += placing->column0 * pixel;
+    for (int64_t y = 0; y < rows; y++, data += layout->columns * pixel) {
+        uint8_t *to = (uint8_t *)target->buf + y * row_stride;
         if (length <= NARROW && y + AHEAD < rows)
-            expect_row((uint8_t *)target->buf + (y + AHEAD) * row_stride, band_stride, layout->bands, length);
-        take_apart(data, (uint8_t *)target->buf + y * target->strides[target->ndim - 2], band_stride, columns,
-                   layout->bands, layout->size, layout->is_swapped, &masks, layout->best);
+            expect_row(to + AHEAD * row_stride, placing->band_stride, some_bands, length);
+        if (some_bands == bands)
+            take_apart(data, to, placing->band_stride, columns, bands, layout->size, layout->is_swapped, &masks,
+                       layout->best);
+        else
+            for (int64_t k = 0; k < some_bands; k++)
+                copy_band(data + (placing->band0 + k) * layout->size, pixel, to + k * placing->band_stride, columns,
+                          layout->size, layout->is_swapped);
     }
 }
 
 /* The same where nothing is to be taken apart or joined. */
-static void place_plain(const uint8_t *data, const Layout *layout, const Py_buffer *target)
+static void place_plain(const uint8_t *data, const Placing *placing)
 {
+    const Layout *layout = &placing->layout;
+    const Py_buffer *target = placing->target;
     int64_t rows = target->shape[target->ndim - 2], columns = target->shape[target->ndim - 1];
     int64_t row_stride = target->strides[target->ndim - 2], length = columns * layout->size;
+    int64_t before = placing->column0 * layout->size;
     for (int64_t y = 0; y < rows; y++, data += layout->columns * layout->size) {
         uint8_t *to = (uint8_t *)target->buf + y * row_stride;
         if (length <= NARROW && y + AHEAD < rows)
             expect_row(to + AHEAD * row_stride, 0, 1, length);
-        if (layout->predictor == 2)
+        if (layout->predictor != 2) {
+            memcpy(to, data + before, (size_t)length);
+        } else if (before == 0) {
             sum_words(data, to, columns, layout->size);
-        else
-            memcpy(to, data, (size_t)length);
+        } else {
+            sum_words(data, placing->memory, placing->column0 + columns, layout->size);
+            memcpy(to, placing->memory + before, (size_t)length);
+        }
     }
 }
 
@@ -329,35 +371,46 @@ int64_t block_rows(const Layout *layout)
     return fits < 1 ? 1 : fits > layout->rows ? layout->rows : fits;
 }
 
-int prepare_rows(Placing *placing, const Py_buffer *target, Py_ssize_t length)
+int prepare_layout(Placing *placing, Py_ssize_t length)
 {
     Layout *layout = &placing->layout;
     int most = best_kind();
     layout->best = layout->best < most ? layout->best : most;
-    placing->target = target;
-    if (!is_layout(layout, length) || !takes(target, layout, &placing->band_stride))
+    if (!is_layout(layout, length))
         return 0;
-    if (is_plain(layout) || is_straight(layout))
+    if (is_straight(layout) || (is_plain(layout) && !placing->is_part))
         return 1;
     placing->block = block_rows(layout);
     placing->memory = malloc((size_t)(placing->block * row_bytes(layout)));
     return placing->memory != NULL;
 }
 
+int prepare_rows(Placing *placing, const Py_buffer *target, Py_ssize_t length)
+{
+    placing->target = target;
+    return is_layout(&placing->layout, length) && takes(target, &placing->layout, &placing->band_stride)
+           && prepare_layout(placing, length);
+}
+
 void place(const uint8_t *data, const Placing *placing)
 {
     if (is_plain(&placing->layout))
-        place_plain(data, &placing->layout, placing->target);
+        place_plain(data, placing);
     else if (is_straight(&placing->layout))
-        place_bands(data, &placing->layout, placing->target, placing->band_stride);
+        place_bands(data, placing);
     else
-        place_all(data, &placing->layout, placing->target, placing->band_stride, placing->memory, placing->block);
+        place_all(data, placing);
 }
 
 void place_some(const uint8_t *data, const Placing *placing, int64_t first, int64_t rows)
 {
     const Py_buffer *target = placing->target;
     int axis = target->ndim - 2;
+    int64_t above = placing->row0 > first ? placing->row0 - first : 0; /* of these rows, how many are not wanted */
+    if (above >= rows)
+        return;
+    data += above * row_bytes(&placing->layout);
+    first += above - placing->row0, rows -= above;
     Py_ssize_t shape[MOST_AXES], left = target->shape[axis] - first;
     if (left <= 0)
         return;

@@ -18,6 +18,8 @@ typedef struct {
     Layout layout;
     const Py_buffer *target;
     int64_t band_stride;
+    int64_t row0, column0, band0; /* what the target has of each chunk begins there */
+    int is_part;                  /* whether any part may begin behind the first column, or have fewer bands */
     uint8_t *memory; /* in which rows are taken apart, `block` at a time; NULL if they are not */
     int64_t block;
 } Placing;
@@ -36,6 +38,9 @@ int64_t block_rows(const Layout *layout);
 
 /* Return whether `length` bytes of decompressed rows have such a place; `placing->memory` is to be freed. */
 int prepare_rows(Placing *placing, const Py_buffer *target, Py_ssize_t length);
+
+/* The same without a target: return whether there are such rows, and memory for them. */
+int prepare_layout(Placing *placing, Py_ssize_t length);
 
 /* Place all rows. */
 void place(const uint8_t *data, const Placing *placing);

@@ -13,13 +13,17 @@
 
 /* libdeflate.h */
 typedef void *(*DeflateNew)(void);
-typedef int (*DeflateDecode)(void *, const void *, size_t, void *, size_t, size_t *);
+typedef int (*DeflateDecode)(void *, const void *, size_t, void *, size_t, size_t *, size_t *);
 typedef void (*DeflateFree)(void *);
 
 /* zstd.h; an error is a size that is larger than any that was asked for */
 typedef void *(*ZstdNew)(void);
 typedef size_t (*ZstdDecode)(void *, void *, size_t, const void *, size_t);
 typedef size_t (*ZstdFree)(void *);
+
+/* blosc.h */
+typedef int (*BloscValidate)(const void *, size_t, size_t *);
+typedef int (*BloscDecode)(const void *, void *, size_t, int);
 
 /* lzma/base.h */
 typedef struct {
@@ -61,7 +65,7 @@ int function_count(int kind)
 {
     static const int counts[STREAM_KINDS] = {
         [STREAM_DEFLATE] = 3, [STREAM_ZSTD] = 3, [STREAM_XZ] = 3, [STREAM_LERC] = 2, [STREAM_WEBP] = 3,
-        [STREAM_JPEG] = JPEG_FUNCTIONS,
+        [STREAM_JPEG] = JPEG_FUNCTIONS, [STREAM_GZIP] = 3, [STREAM_BLOSC] = 2,
     };
     return counts[kind];
 }
@@ -70,6 +74,7 @@ int begin_stream(Stream *stream)
 {
     switch (stream->kind) {
     case STREAM_LZW: stream->state = new_lzw_table(); break;
+    case STREAM_GZIP:
     case STREAM_DEFLATE: stream->state = ((DeflateNew)stream->functions[0])(); break;
     case STREAM_ZSTD: stream->state = ((ZstdNew)stream->functions[0])(); break;
     case STREAM_FAX: stream->state = new_fax_memory(stream->columns); break;
@@ -84,6 +89,7 @@ void end_stream(Stream *stream)
     if (stream->state == NULL)
         return;
     switch (stream->kind) {
+    case STREAM_GZIP:
     case STREAM_DEFLATE: ((DeflateFree)stream->functions[2])(stream->state); break;
     case STREAM_ZSTD: ((ZstdFree)stream->functions[2])(stream->state); break;
     case STREAM_XZ: ((XzEnd)stream->functions[2])(stream->state); free(stream->state); break;
@@ -127,16 +133,31 @@ static int decode_webp(Stream *stream, const uint8_t *data, size_t length, uint8
     return decode(data, length, out, nbytes, (int)(stream->columns * stream->bands)) != NULL;
 }
 
-int decode_stream(Stream *stream, const uint8_t *data, size_t length, uint8_t *out, size_t nbytes)
+/* The header of a stream of blosc states its sizes; bytes may follow it where they may follow other streams. */
+static int decode_blosc(const Stream *stream, const uint8_t *data, size_t length, uint8_t *out, size_t nbytes)
 {
     size_t found = 0;
+    uint32_t stored;
+    if (length < 16)
+        return 0;
+    memcpy(&stored, data + 12, sizeof stored);
+    if (stored != length || ((BloscValidate)stream->functions[0])(data, length, &found) != 0 || found != nbytes)
+        return 0;
+    return ((BloscDecode)stream->functions[1])(data, out, nbytes, 1) == (int)nbytes;
+}
+
+int decode_stream(Stream *stream, const uint8_t *data, size_t length, uint8_t *out, size_t nbytes)
+{
+    size_t found = 0, used = 0;
     switch (stream->kind) {
     case STREAM_LZW:
         return nbytes <= UINT32_MAX
                && decode_lzw(data, (int64_t)length, out, (int64_t)nbytes, stream->state) == (int64_t)nbytes;
+    case STREAM_GZIP:
     case STREAM_DEFLATE:
-        return ((DeflateDecode)stream->functions[1])(stream->state, data, length, out, nbytes, &found) == 0
-               && found == nbytes;
+        return ((DeflateDecode)stream->functions[1])(stream->state, data, length, out, nbytes, &used, &found) == 0
+               && found == nbytes && (!stream->number || used == length);
+    case STREAM_BLOSC: return decode_blosc(stream, data, length, out, nbytes);
     case STREAM_ZSTD: return ((ZstdDecode)stream->functions[1])(stream->state, out, nbytes, data, length) == nbytes;
     case STREAM_XZ: return decode_xz(stream, data, length, out, nbytes);
     case STREAM_FAX:

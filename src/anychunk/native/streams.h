@@ -17,6 +17,8 @@ enum {
     STREAM_WEBP,
     STREAM_FAX,
     STREAM_JPEG, /* in jpeg_pictures.c */
+    STREAM_GZIP,
+    STREAM_BLOSC,
     STREAM_KINDS,
 };
 
@@ -27,7 +29,8 @@ typedef struct {
     uintptr_t functions[MOST_FUNCTIONS]; /* addresses; streams.c says of what */
     /* what pictures must be; streams of bytes do not state it */
     int64_t rows, columns, bands;
-    int number;             /* the type of their samples, as LERC numbers it; whether bits of facsimile are reversed */
+    int number;             /* the type of their samples, as LERC numbers it; whether bits of facsimile are reversed;
+                             * whether nothing may follow a stream of deflate or gzip */
     const uint16_t *tables; /* of facsimile */
     void *state;
 } Stream;

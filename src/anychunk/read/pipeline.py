@@ -10,31 +10,35 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import Store
 from zarr.registry import register_pipeline
 
-from anychunk import limits
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.chain import Decoder, ours
 from anychunk.codecs.zarr_core import (
+    ArrayConfig,
     ArraySpec,
     ArrayV3Metadata,
     BatchedCodecPipeline,
     Buffer,
     NDBuffer,
+    create_codec_pipeline,
+    default_buffer_prototype,
     pipeline_registry,
 )
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, HasReaders
+from anychunk.engine.local import read_local
+from anychunk.engine.remote import read_remote
+from anychunk.engine.request import Request, Selector
+from anychunk.engine.run import Engine
+from anychunk.engine.threads import in_threads
 from anychunk.io.cache import Cache
-from anychunk.model.grid import Numbers, Plan, parse_many_coords
-from anychunk.read.batch import Batch, recall
-from anychunk.read.chunk_threads import in_threads
-from anychunk.read.joint_places import Selector
-from anychunk.read.local_reads import read_adjacent, read_local, read_many
-from anychunk.read.remote_reads import read_remote
+from anychunk.model.grid import Numbers, parse_many_coords
+from anychunk.read.selectors import boxes_of, fill_of, workers
+from anychunk.read.store_pipeline import pipeline_of
 from anychunk.zarr.codecs import adapted
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
@@ -146,87 +150,80 @@ class IndexPipeline(CodecPipeline):
         if not items:
             return ()
         spec = items[0][1]
-
-        def places(positions: Iterable[int]) -> Iterator[tuple[Selector, Selector]]:
-            return ((items[position][2], items[position][3]) for position in positions)
-
         path, numbers = chunk_numbers(
             [item[0].path for item in items], self._store, len(spec.shape)
         )
         reader = self._store.chunk_reader(path)  # type: ignore[attr-defined]
-        batch = Batch(places, spec, out, self._decoder_for(spec, reader), drop_axes=drop_axes)
+        decode = self._decoder_for(spec, reader)
+        places = [(source, target) for _, _, source, target, _ in items]
+        request = requested(reader, decode, spec, numbers, places, out, drop_axes)
         if reader is None:
-            await self._read_computed(batch, [item[0] for item in items])
+            await self._read_computed(request, [item[0] for item in items])
         elif reader.is_local:
             # not on zarr's event loop, which serves all other reads of the process
-            await asyncio.to_thread(read_local, batch, reader, reader.begin(), numbers)
+            await asyncio.to_thread(read_local, request, workers())
         else:
-            await read_remote(batch, reader, numbers)
+            await read_remote(request)
         results = [PRESENT] * len(items)
-        for position in batch.missing:
+        for position in request.missing:
             results[position] = MISSING
         return tuple(results)
 
-    def local_reader(self, path: str) -> ChunkReader | None:
-        """Return the chunk reader of an array whose chunks are all local, or None."""
+    def engine(self, path: str, dtype: Any, fill: Any, config: ArrayConfig) -> Engine | None:
+        """Return what reads an array in the caller's thread; None unless its chunks are local."""
         reader: ChunkReader | None = self._store.chunk_reader(path)  # type: ignore[attr-defined]
-        return reader if reader is not None and reader.is_local else None
-
-    def check_sizes(self, reader: ChunkReader, plan: Plan, spec: ArraySpec) -> None:
-        """Refuse large chunks that are too large for their stored bytes.
-
-        To be called before any memory is allocated for the result.
-        """
+        if reader is None or not reader.is_local:
+            return None
+        # not zarr's chunk shape: for a sharded array that is the one of the pieces of a shard
+        shape = reader.index.chunk_shape
+        spec = ArraySpec(shape, dtype, fill, config, default_buffer_prototype())
         decode = self._decoder_for(spec, reader)
-        if decode.nbytes <= limits.get().free_bytes or not decode.is_sized:
-            return
-        for number in plan.numbers(reader.grid):
-            stored = reader.size(int(number))
-            if stored is not None:
-                where = reader.describe(int(number))
-                limits.check_chunk(decode.nbytes, where=where, stored=stored)
+        return Engine(reader, decode, fill_of(spec), order=config.order, threads=workers)
 
-    def read_now(
-        self, reader: ChunkReader, plan: Plan, spec: ArraySpec, out: npt.NDArray[Any]
-    ) -> None:
-        """Read chunks of a local array in the caller's thread, without zarr's event loop."""
-        decode = self._decoder_for(spec, reader)
-        numbers = plan.numbers(reader.grid)
-        reading = reader.begin()
-        keys: Sequence[Hashable] = ()
-        wanted = len(plan) * decode.nbytes
-        # cache only if at least half of the decoded bytes remain for later reads, the chunks do not
-        # fill most of the cache, and decoding does any work
-        if 2 * out.nbytes <= wanted <= limits.get().recent_bytes // 2 and not decode.is_view:
-            token = reading.token()
-            if token is not None:
-                keys = [(token, reader.where, int(number)) for number in numbers]
-                if recall(keys, plan, out):
-                    return
-        batch = Batch(plan.places, spec, out, decode, is_plain=True)
-        batch.recent = keys
-        batch.row = plan.grid[-1]
-        found = np.asarray(numbers)
-        if decode.is_view and read_adjacent(batch, reader, reading, plan, found):
-            return
-        if not keys and read_many(batch, reader, reading, plan, found):
-            return
-        read_local(batch, reader, reading, found)
-
-    async def _read_computed(self, batch: Batch, keys: Sequence[Any]) -> None:
+    async def _read_computed(self, request: Request, keys: Sequence[Any]) -> None:
         """Read chunks that the store computes, by key; each thread reads one at a time."""
         get: Callable[[str], Buffer | None] = self._store.get_sync  # type: ignore[attr-defined]
-
-        def name(position: int) -> str:
-            return str(keys[position])
 
         def run(positions: range) -> None:
             for position in positions:
                 data = get(keys[position].path)
-                stored = None if data is None else data.as_numpy_array()
-                batch.scatter(range(position, position + 1), [stored], name)
+                source, target = request.place_of(position)
+                if data is None:
+                    request.fill_absent(position, target)
+                    continue
+                with located(lambda position=position: str(keys[position])):  # type: ignore[misc]
+                    request.place(target, request.decode(data.as_numpy_array())[source])
 
-        await asyncio.to_thread(in_threads, run, len(keys), batch.decode)
+        await asyncio.to_thread(in_threads, run, len(keys), request.decode, threads=workers())
+
+
+def requested(  # noqa: PLR0917 - what zarr's pipelines are given
+    reader: ChunkReader | None,
+    decode: Decoder,
+    spec: ArraySpec,
+    numbers: Numbers,
+    places: Sequence[tuple[Selector, Selector]],
+    out: NDBuffer,
+    drop_axes: tuple[int, ...] = (),
+) -> Request:
+    """Return a selection of zarr's as a request."""
+    # assign to numpy arrays directly; arrays on a device need zarr's wrapper
+    array = out.as_ndarray_like()
+    is_numpy = isinstance(array, np.ndarray)
+    boxes = boxes_of(places, np.asarray(array)) if is_numpy and not drop_axes else None
+    listed, target = (places, array if is_numpy else out) if boxes is None else boxes
+    return Request(
+        reader,  # type: ignore[arg-type]
+        None if reader is None else reader.begin(),  # type: ignore[arg-type]
+        decode,
+        numbers=numbers,
+        out=target,
+        fill=fill_of(spec),
+        listed=listed,
+        drop_axes=drop_axes,
+        wrap=None if is_numpy else spec.prototype.nd_buffer.from_numpy_array,
+        is_plain=boxes is not None and array.dtype == decode.dtype,
+    )
 
 
 def chunk_numbers(keys: Sequence[str], store: Store, ndim: int) -> tuple[str, Numbers]:
@@ -248,7 +245,11 @@ class Dispatcher(CodecPipeline):
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> CodecPipeline:  # type: ignore[override]
         if not isinstance(store, HasReaders) or not isinstance(array_metadata, ArrayV3Metadata):
-            return cls._previous().from_array_metadata_and_store(array_metadata, store)
+            try:
+                base = cls._previous().from_array_metadata_and_store(array_metadata, store)
+            except NotImplementedError:
+                base = create_codec_pipeline(array_metadata)
+            return pipeline_of(base, array_metadata, store)
         return IndexPipeline(array_metadata.codecs, store)
 
     @classmethod

@@ -19,16 +19,14 @@ from anychunk._drawn import Drawn
 from anychunk.codecs.data_types import data_type
 from anychunk.codecs.zarr_core import (
     ArrayConfig,
-    ArraySpec,
     ArrayV3Metadata,
     GroupMetadata,
     cpu,
     default_buffer_prototype,
 )
-from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import NoSuchImageError, untrusted
 from anychunk.io.source import OnChange, Storage
-from anychunk.model.grid import plan_box, spans
+from anychunk.model.grid import BASIC, spans
 from anychunk.model.images import array_path
 from anychunk.model.index import (
     ArrayIndex,
@@ -42,6 +40,9 @@ from anychunk.model.index import (
 from anychunk.read.pipeline import IndexPipeline
 from anychunk.read.zarr_store import IndexStore
 from anychunk.zarr.metadata import array_metadata
+
+if TYPE_CHECKING:
+    from anychunk.engine.run import Engine
 
 
 def open_store(
@@ -168,13 +169,14 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
 
     def __getitem__(self, selection: Any) -> Any:
         found = self._read(selection)
+        if found is None and _has_steps(selection):
+            found = self._pick(selection)
         return super().__getitem__(selection) if found is None else found
 
     @cached_property
-    def _reading(self) -> "_Reading | None":
+    def _engine(self) -> "Engine | None":
         """Everything needed to read without zarr's event loop; None if that is impossible."""
-        prototype = default_buffer_prototype()
-        if prototype.nd_buffer is not cpu.NDBuffer:
+        if default_buffer_prototype().nd_buffer is not cpu.NDBuffer:
             return None
         parts: _Parts | None = self.__dict__.get("_parts")
         if parts is not None:
@@ -191,38 +193,102 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
                 return None
             reads, path, config = pipeline, self.path, self.config
             dtype, fill = metadata.dtype, metadata.fill_value
-        native = dtype.to_native_dtype()
-        reader = reads.local_reader(path)
-        if reader is None or native.kind not in "biufc":
+        if dtype.to_native_dtype().kind not in "biufc":
             return None
-        # not `self.chunks`: for a sharded array those are the pieces of a shard
-        spec = ArraySpec(reader.index.chunk_shape, dtype, fill, config, prototype)
-        return _Reading(reads, reader, spec, native, reader.index.shape)
+        return reads.engine(path, dtype, fill, config)
+
+    def get_orthogonal_selection(self, selection: Any, **options: Any) -> Any:
+        found = None if any(options.values()) else self._pick(selection)
+        return super().get_orthogonal_selection(selection, **options) if found is None else found
+
+    def get_coordinate_selection(self, selection: Any, **options: Any) -> Any:
+        found = None if any(options.values()) else self._points(selection)
+        return super().get_coordinate_selection(selection, **options) if found is None else found
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_async_array": self._async_array}
 
     def _read(self, selection: Any) -> Any:
-        reading = self._reading
-        wanted = None if reading is None else spans(selection, reading.shape)
-        if wanted is None or reading is None:
+        engine = self._engine
+        wanted = None if engine is None else spans(selection, engine.shape)
+        if wanted is None or engine is None:
             return None
         pieces, dropped = wanted
-        if len(dropped) == len(pieces):  # one element: zarr decides whether it is a scalar
-            return None
-        spec = reading.spec
-        sizes = [stop - start for start, stop in pieces]
-        if 0 in sizes:
-            # other axes may announce any number of chunks, which zarr and `plan_box` would list
-            out = np.empty(sizes, reading.dtype, spec.config.order)
-        else:
-            plan = plan_box(pieces, spec.shape)
-            reading.pipeline.check_sizes(reading.reader, plan, spec)
-            out = np.empty(sizes, reading.dtype, spec.config.order)
-            reading.pipeline.read_now(reading.reader, plan, spec, out)
+        out = engine.box(pieces)
         if not dropped:
             return out
-        return out[tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))]
+        kept = tuple(0 if axis in dropped else slice(None) for axis in range(out.ndim))
+        return out[(*kept, ...)]  # of a single element, an array without axes, as zarr returns
+
+    def _pick(self, selection: Any) -> Any:
+        """Return what lists of numbers, masks and steps take along each axis."""
+        engine = self._engine
+        parts = None if engine is None else picked(selection, engine.shape)
+        if parts is None or engine is None:
+            return None
+        out = engine.outer([np.atleast_1d(part) for part in parts])
+        kept = tuple(0 if part.ndim == 0 else slice(None) for part in parts)
+        return out[(*kept, ...)]
+
+    def _points(self, selection: Any) -> Any:
+        """Return the elements at coordinates."""
+        engine = self._engine
+        parts = selection if type(selection) is tuple else (selection,)
+        if engine is None or len(parts) != len(engine.shape):
+            return None
+        found = []
+        for part, size in zip(parts, engine.shape, strict=True):
+            numbers = np.asarray(part)
+            if numbers.dtype.kind not in "iu" or not is_within(numbers, size):
+                return None
+            found.append(np.where(numbers < 0, numbers + size, numbers).astype(np.int64))
+        coords = np.broadcast_arrays(*found)
+        return engine.points([c.reshape(-1) for c in coords]).reshape(coords[0].shape)
+
+
+def _has_steps(selection: Any) -> bool:
+    """Return whether a basic selection has a slice with steps."""
+    parts = selection if type(selection) is tuple else (selection,)
+    return BASIC.issuperset(map(type, parts)) and any(
+        type(part) is slice and part.step not in (None, 1) for part in parts
+    )
+
+
+def is_within(numbers: Any, size: int) -> bool:
+    """Return whether all numbers count elements of an axis, from its start or end."""
+    return not numbers.size or (-size <= int(numbers.min()) and int(numbers.max()) < size)
+
+
+def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """Return the numbers that are taken along each axis, without axes where it is one integer.
+
+    None for what zarr is to look at: anything but integers, slices, lists of integers and masks.
+    """
+    parts = list(selection) if type(selection) is tuple else [selection]
+    gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
+    missing = len(shape) - len(parts) + len(gaps)
+    if len(gaps) > 1 or missing < 0:
+        return None
+    at = gaps[0] if gaps else len(parts)
+    parts[at : at + len(gaps)] = [slice(None)] * missing
+    found = []
+    for part, size in zip(parts, shape, strict=True):
+        if type(part) is slice:
+            if (part.step or 1) < 1:
+                return None
+            found.append(np.arange(*part.indices(size)))
+            continue
+        try:
+            numbers = np.asarray(part)
+        except ValueError:
+            return None
+        if numbers.dtype == bool and numbers.shape == (size,):
+            found.append(np.flatnonzero(numbers))
+        elif numbers.dtype.kind in "iu" and numbers.ndim < 2 and is_within(numbers, size):
+            found.append(np.where(numbers < 0, numbers + size, numbers).astype(np.int64))
+        else:
+            return None
+    return found
 
 
 def async_array(index: ArrayIndex, store: IndexStore, path: str) -> AsyncArray:
@@ -280,14 +346,6 @@ def common_type(name: str) -> Any:
 def array_config(order: Any) -> ArrayConfig:
     """Return zarr's configuration of an array that is only read; it has a memory order."""
     return ArrayConfig.from_dict({"order": order})
-
-
-class _Reading(NamedTuple):
-    pipeline: IndexPipeline
-    reader: ChunkReader
-    spec: ArraySpec
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
 
 
 class Group(Drawn, zarr.Group):

@@ -37,7 +37,7 @@ def without_library(monkeypatch):
 
 def whole(stream: bytes, level: int = 0) -> list[np.ndarray]:
     siz = read_main_header(stream).siz
-    return list(openjpeg.decode(stream, siz, siz.image, level))
+    return list(openjpeg.components(stream, siz, siz.image, level))
 
 
 def reason() -> str:

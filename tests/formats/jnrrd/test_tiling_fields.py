@@ -172,7 +172,7 @@ def test_numbers_of_the_document():
     volume = jnrrd.volume.read_volume(core([2048, 2048, 512]), "a")
     made, _ = tiling_fields.read_tiling(fields, volume)
     levels = tiling_fields.levels_of(made, volume)
-    layouts = [jnrrd.tile_layout.lay_out(made, level) for level in levels]
+    layouts = [tiling_fields.lay_out(made, level) for level in levels]
     assert [x.sizes for x in levels] == [
         (2048, 2048, 512),
         (1024, 1024, 256),

@@ -16,11 +16,11 @@ from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.decode import windows
 from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
+from anychunk.engine import chunks, tiles
 from anychunk.errors import AnychunkError
 from anychunk.formats import _jpeg2000_windows
 from anychunk.formats._jpeg2000_windows import divided, is_divided, whole
 from anychunk.io.open_sources import Sources
-from anychunk.read import batch, window_reads
 from anychunk.references import tile_tables
 from tests.support import processes
 from tests.support.http_server import serve
@@ -59,8 +59,8 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(_jpeg2000_windows, "SIDE", 64)
     monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
     monkeypatch.setattr(windows, "PIECE", 96)
-    monkeypatch.setattr(window_reads, "PIECE", 96)
-    for cache in (windows.TABLES, batch.TOUCHED, batch.RECENT):
+    monkeypatch.setattr(tiles, "PIECE", 96)
+    for cache in (windows.TABLES, chunks.TOUCHED, chunks.RECENT):
         cache.clear()
 
 
@@ -186,14 +186,14 @@ def test_zarr_decodes_the_chunks_of_the_store(tmp_path):
 def test_second_reads_decode_whole_chunks(tmp_path, monkeypatch):
     array, expected = levels(written(tmp_path / "a.j2k", lossless()))[0]
     decoded = []
-    real = window_reads.decode_window
+    real = tiles.decode_window
 
     def decode(header, level, payload, window, out, **options):
         decoded.append((window.height, window.width))
         real(header, level, payload, window, out, **options)
 
-    monkeypatch.setattr(window_reads, "decode_window", decode)
-    monkeypatch.setattr(window_reads, "MARGIN", 16)
+    monkeypatch.setattr(tiles, "decode_window", decode)
+    monkeypatch.setattr(tiles, "MARGIN", 16)
     for row in range(9):
         np.testing.assert_array_equal(array[row, :60], expected[row, :60])
     # three rows cost as much as the chunk

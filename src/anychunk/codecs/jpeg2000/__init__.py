@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec
 from anychunk.codecs.jpeg2000 import tiny_tiles
 from anychunk.codecs.jpeg2000.tiles import (
@@ -143,7 +143,8 @@ class Jpeg2000(BytesToBytes):
         nominal = (siz.tile_height / steps[1], siz.tile_width / steps[0])
         begins = (-(-siz.tile_x0 // steps[0]), -(-siz.tile_y0 // steps[1]))
         if (
-            shape[-2:] != nominal  # a chunk is one tile, and not several or a part of one
+            not decoders.is_used(decoders.OPENJPEG)
+            or shape[-2:] != nominal  # a chunk is one tile, and not several or a part of one
             or (corner.x0, corner.y0) != begins
             or math.prod(shape[:-2]) != len(siz.components)
             or not np.can_cast(siz.dtype, spec.dtype)

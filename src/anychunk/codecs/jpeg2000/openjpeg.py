@@ -1,7 +1,9 @@
 """OpenJPEG as a decoder: one JPEG 2000 codestream in, its components out.
 
-The rest of the package needs two functions. `decode` decodes a stream. `is_exact` says whether a
-stream that decodes consists of exactly the packets that it must have.
+`decode` is the decoder as `anychunk.decoders` knows it. The rest of the package, which has parsed
+the stream and may have an array for the samples, calls `components` for a whole stream, `part` for
+a window of one, and `is_exact`, which says whether a stream that decodes consists of exactly the
+packets that it must have.
 
 Components that are alike are decoded by the compiled binding (`decode_into`), or by that of
 imagecodecs (`_decode_uniform`), which returns the same samples, and words the errors.
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 import imagecodecs
 import numpy as np
 
+from anychunk import limits
 from anychunk.codecs.jpeg2000 import openjpeg_library
 from anychunk.codestream.components import component_streams
 from anychunk.codestream.jpeg2000 import (
@@ -39,12 +42,15 @@ from anychunk.codestream.jpeg2000 import (
     Rect,
     Siz,
     TilePart,
+    component_shapes,
+    cropped,
     guarded,
     read_main_header,
     segments,
     shortened,
     tile_parts,
 )
+from anychunk.codestream.window_streams import area_growth
 from anychunk.errors import ChunkDecodeError, FormatError, UnsupportedError
 from anychunk.io.threads import cores
 from anychunk.model.grid import Array
@@ -57,6 +63,62 @@ THREADED_BYTES = 8 << 20
 
 
 def decode(
+    stream: bytes, window: tuple[int, int, int, int] | None, level: int, threads: int
+) -> Sequence[Array]:
+    """Decode a codestream, or a window of it: see `docs/reference/write-a-decoder.md`."""
+    header = read_main_header(stream)
+    siz, area = header.siz, None if window is None else Rect(*window)
+    if area is not None:
+        planes = part(stream, header, siz.image, area, level, threads=threads)
+        if planes is not None:
+            return planes
+    planes = components(stream, siz, siz.image, level, threads=threads)
+    return planes if area is None else cropped(planes, siz, siz.image, area, level)
+
+
+def part(
+    stream: BytesLike, header: MainHeader, rect: Rect, window: Rect, level: int, *, threads: int
+) -> Sequence[Array] | None:
+    """Decode a window of a stream at about the cost of the window; None if all has to be decoded.
+
+    OpenJPEG 2.5 silently returns wrong samples in two cases, which are avoided here:
+
+    - 9/7: its margin around an area is too small, so samples near the edges are wrong. The area is
+      enlarged by `area_growth`, and cropped.
+    - HTJ2K: every sample of an area is mid-grey.
+    """
+    siz = header.siz
+    more = max(
+        area_growth(style) * max(c.dx, c.dy) << level
+        for style, c in zip(header.styles, siz.components, strict=True)
+    )
+    area = Rect(
+        max(rect.x0, window.x0 - more),
+        max(rect.y0, window.y0 - more),
+        min(rect.x1, window.x1 + more),
+        min(rect.y1, window.y1 + more),
+    )
+    if area == rect or any(style.is_ht for style in header.styles):
+        return None
+    check_size(siz, area, len(memoryview(stream)))
+    try:
+        shapes = component_shapes(siz, area, level)
+        library = openjpeg_library.load()
+        planes = openjpeg_library.decode(
+            library, bytes(stream), level, shapes, area=area, threads=threads
+        )
+    except (openjpeg_library.UnknownLibraryError, ChunkDecodeError, UnsupportedError):
+        return None
+    return cropped(planes, siz, area, window, level)
+
+
+def check_size(siz: Siz, area: Rect, stored: int) -> None:
+    """Compare the size of an area with the limits, as OpenJPEG decodes it."""
+    nbytes = area.width * area.height * len(siz.components) * 4
+    limits.check_chunk(nbytes, where="jpeg2000: a window", stored=stored)
+
+
+def components(
     stream: bytes | bytearray,
     siz: Siz,
     rect: Rect,
@@ -85,13 +147,7 @@ def decode(
             here = rect.scaled(1 << level, 1 << level)
             out = np.empty((len(siz.components), here.height, here.width), siz.dtype)
         return _decode_uniform(stream, siz.components[0], level, out, threads)  # type: ignore[return-value]
-    rects = [rect.scaled(c.dx << level, c.dy << level) for c in siz.components]
-    shapes = [(r.height, r.width) for r in rects]
-    if min(min(shape) for shape in shapes) < 1:
-        raise UnsupportedError(
-            "a tile in which a component has no samples is not supported; component shapes at "
-            f"resolution level {level}: {shapes}"
-        )
+    shapes = component_shapes(siz, rect, level)
     try:
         library = openjpeg_library.load()
     except openjpeg_library.UnknownLibraryError:
@@ -194,7 +250,8 @@ def is_exact(
     return not _decodes(cut, level)
 
 
-def _threads(nbytes: int) -> int:
+def default_threads(nbytes: int) -> int:
+    """Return how many threads decode a stream of this decoded size."""
     return min(4, cores()) if nbytes >= THREADED_BYTES else 1
 
 
@@ -202,7 +259,7 @@ def _decode_uniform(
     stream: bytes | bytearray, component: Component, level: int, out: Array, threads: int = 0
 ) -> Array:
     """Decode components of one depth, sign and size into `out`, shaped (components, y, x)."""
-    threads = threads or _threads(out.nbytes)
+    threads = threads or default_threads(out.nbytes)
     if decode_into(stream, component, level, out, threads=threads):
         return out
     target = out[0] if len(out) == 1 else out

@@ -32,9 +32,13 @@ from anychunk.codestream.jpeg2000 import (
     MainHeader,
     Rect,
     TilePart,
+    component_shapes,
+    cropped,
+    read_main_header,
     segments,
+    stream_parts,
 )
-from anychunk.errors import ChunkDecodeError
+from anychunk.errors import ChunkDecodeError, UnsupportedError
 from anychunk.io.buffers import borrowed_large
 from anychunk.model.grid import Array
 from anychunk.native import loops
@@ -71,12 +75,37 @@ def is_needed(header: MainHeader) -> bool:
 
 
 def decode(
-    stream: bytes | bytearray, header: MainHeader, level: int, shape: tuple[int, int, int]
+    stream: bytes, window: tuple[int, int, int, int] | None, level: int, threads: int
+) -> Sequence[Array]:
+    """Decode a codestream, or a window of it: see `docs/reference/write-a-decoder.md`.
+
+    Raises:
+        UnsupportedError: It is not one for which `is_faster` or `is_needed` is true.
+    """
+    header = read_main_header(stream)
+    siz, data = header.siz, memoryview(stream)[header.length :]
+    shape = (len(siz.components), *component_shapes(siz, siz.image, level)[0])
+    planes: Any
+    if is_faster(header, siz.image, data, stream_parts(data)):
+        planes = np.empty(shape, siz.dtype)
+        decode_shallow([stream], header, level, planes)
+    elif is_needed(header):
+        planes = decode_deep(stream, header, level, shape)
+    else:
+        raise UnsupportedError(
+            "OpenJPH decodes only reversible HTJ2K of one layer, with even tile edges, exactly; "
+            "decode other streams by openjpeg"
+        )
+    return planes if window is None else cropped(planes, siz, siz.image, Rect(*window), level)
+
+
+def decode_deep(
+    stream: bytes, header: MainHeader, level: int, shape: tuple[int, ...]
 ) -> npt.NDArray[Any]:
     """Decode components of one depth, sign and size to (components, y, x), which is `shape`."""
     component = header.siz.components[0]
     try:
-        decoded = imagecodecs.htj2k_decode(bytes(stream), planar=True, skipres=level)
+        decoded = imagecodecs.htj2k_decode(stream, planar=True, skipres=level)
     except Exception as e:
         raise ChunkDecodeError(f"OpenJPH: {str(e) or type(e).__name__}") from e
     if decoded.size != np.prod(shape) or decoded.dtype.itemsize != 4:
@@ -111,6 +140,15 @@ def is_faster(header: MainHeader, rect: Rect, data: memoryview, parts: Sequence[
         and first.dx == first.dy == 1
         and first.depth <= SHALLOW
         and not any(edge % (2 << style.levels) for edge in (rect.x0, rect.y0, rect.x1, rect.y1))
+        # of all tiles, if it is a whole stream
+        and not (
+            rect == siz.image
+            and siz.tiles > 1
+            and any(
+                edge % (2 << style.levels)
+                for edge in (siz.tile_x0, siz.tile_y0, siz.tile_width, siz.tile_height)
+            )
+        )
         and len(header.qcds) == 1
         and _planes(header.qcds[0]) <= MOST_PLANES
         and all(

@@ -11,7 +11,6 @@ to a picture. `decode_tile` explains how they are detected.
 import base64
 import math
 import struct
-from collections.abc import Buffer as BytesLike
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import limits
+from anychunk import decoders, limits
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg, openjph
 from anychunk.codestream.block_table import NoTableError
@@ -40,6 +39,8 @@ from anychunk.codestream.jpeg2000 import (
     Rect,
     Siz,
     TilePart,
+    component_shapes,
+    cropped,
     find_codestream,
     name,
     read_main_header,
@@ -252,24 +253,113 @@ def decode_tile(
     if not is_checked and rect.width * rect.height > SUSPICIOUS * sum(p.length for p in parts):
         is_checked = True
         check_tile(header, tile, data, parts)
-    planes: Sequence[Array] | None = None
-    if openjph.is_faster(header, rect, data, parts):
-        pieces = single_tile_pieces(header, tile, data, parts)
-        planes = decode_faster(pieces, header, rect, level, out)
-        if planes is not None and is_checked:
-            return planes
-    stream = single_tile_stream(header, tile, data, parts)
+    pieces = single_tile_pieces(header, tile, data, parts)
     try:
-        planes = openjpeg.decode(stream, siz, rect, level, out) if planes is None else planes
+        planes = decode_stream(pieces, header, rect, level, out=out, tile=(data, parts))
     except ChunkDecodeError:
         check_tile(header, tile, data, parts)
-        if not openjph.is_needed(header):
-            raise
-        shape = (len(siz.components), here.height, here.width)
-        return openjph.decode(stream, header, level, shape)  # type: ignore[return-value]
-    if not is_checked and not openjpeg.is_exact(stream, header, rect, data, parts):
+        raise
+    if not is_checked and not _is_exact(header, tile, data, parts):
         check_tile(header, tile, data, parts)
     return planes
+
+
+def _is_exact(header: MainHeader, tile: int, data: memoryview, parts: Sequence[TilePart]) -> bool:
+    """Return whether OpenJPEG, if it is in use, finds that a tile is exactly its packets."""
+    stream = single_tile_stream(header, tile, data, parts)
+    return decoders.is_used(decoders.OPENJPEG) and openjpeg.is_exact(
+        stream, header, header.siz.tile(tile), data, parts
+    )
+
+
+def decode_stream(
+    pieces: Sequence[bytes | memoryview],
+    header: MainHeader,
+    rect: Rect,
+    level: int,
+    *,
+    out: Array | None = None,
+    window: Rect | None = None,
+    tile: tuple[memoryview, Sequence[TilePart]] = (NO_BYTES, ()),
+    threads: int = 0,
+) -> Sequence[Array]:
+    """Decode a stream by the decoders in use; return its components, each on its own grid.
+
+    Parameters:
+        pieces: The stream, in pieces; the first has the main header.
+        header: The main header that describes it. Tiles and image area may be those of a larger
+            stream.
+        rect: Its area, on the reference grid.
+        level: Resolution level.
+        out: Shaped (bands, y, x); may be used if all components have the same type and grid.
+        window: The part of the area to decode; None: all.
+        tile: Bytes with the tile-parts of the stream, and these; none if there are no headers
+            besides the main one.
+        threads: How many threads decode; by default several for large streams.
+
+    Raises:
+        ChunkDecodeError: No decoder in use decodes it.
+    """
+    siz, stored = header.siz, sum(map(len, pieces))
+    is_part = window is not None and window != rect
+    area = rect if window is None else window
+    by = decoders.other("jpeg2000")
+    if by is not None:
+        openjpeg.check_size(siz, rect, stored)
+        shapes = component_shapes(siz, area, level)
+        planes = [
+            decoders.Plane(shape, c.depth, c.is_signed)
+            for shape, c in zip(shapes, siz.components, strict=True)
+        ]
+        return decoders.decode(
+            by,
+            b"".join(pieces),
+            planes,
+            window=(area.x0, area.y0, area.x1, area.y1) if is_part else None,
+            level=level,
+            threads=threads or openjpeg.default_threads(4 * area.width * area.height),
+        )
+    if is_part and decoders.is_used(decoders.OPENJPEG):
+        found = openjpeg.part(b"".join(pieces), header, rect, area, level, threads=threads or 1)
+        if found is not None:
+            return found
+    if window is not None:
+        openjpeg.check_size(siz, rect, stored)
+    whole = _decode_all(pieces, header, rect, level, out, tile, threads)
+    return cropped(whole, siz, rect, area, level) if is_part else whole
+
+
+def _decode_all(  # noqa: PLR0917 - private, with one caller
+    pieces: Sequence[bytes | memoryview],
+    header: MainHeader,
+    rect: Rect,
+    level: int,
+    out: Array | None,
+    tile: tuple[memoryview, Sequence[TilePart]],
+    threads: int,
+) -> Sequence[Array]:
+    """Decode a whole stream: by OpenJPH where it is faster, then OpenJPEG, then OpenJPH."""
+    siz = header.siz
+    has_openjpeg, has_openjph = map(decoders.is_used, (decoders.OPENJPEG, decoders.OPENJPH))
+    if has_openjph and openjph.is_faster(header, rect, *tile):
+        here = rect.scaled(1 << level, 1 << level)
+        shape = (len(siz.components), here.height, here.width)
+        target = np.empty(shape, siz.dtype) if out is None else out
+        try:
+            openjph.decode_shallow(pieces, header, level, target)
+        except ChunkDecodeError:
+            if not has_openjpeg:
+                raise
+        else:
+            return target  # type: ignore[return-value]
+    if has_openjpeg:
+        stream = bytearray().join(pieces)
+        try:
+            return openjpeg.components(stream, siz, rect, level, out, threads=threads)
+        except ChunkDecodeError:
+            if not (has_openjph and openjph.is_needed(header)):
+                raise
+    return openjph.decode(b"".join(pieces), None, level, 1)
 
 
 SMALL_TILE = 1 << 10
@@ -277,54 +367,6 @@ SMALL_TILE = 1 << 10
 WALKED_ENTRY = 300
 WALKED: Cache[bool] = Cache(4 << 20)
 """Small tiles that were walked, with their bytes: each is read again at every resolution."""
-
-
-def decode_faster(
-    pieces: Sequence[BytesLike], header: MainHeader, rect: Rect, level: int, out: Array | None
-) -> Sequence[Array] | None:
-    """Decode a stream for which `openjph.is_faster` is true; None if OpenJPEG has to decode it.
-
-    Parameters:
-        pieces: The stream, in pieces; the first has the main header.
-        header: The main header that describes it.
-        rect: Its area, on the reference grid.
-        level: Resolution level.
-        out: Shaped (bands, y, x); the result is in it.
-    """
-    here = rect.scaled(1 << level, 1 << level)
-    shape = (len(header.siz.components), here.height, here.width)
-    target = np.empty(shape, header.siz.dtype) if out is None else out
-    try:
-        openjph.decode_shallow(pieces, header, level, target)
-    except ChunkDecodeError:
-        return None
-    return target  # type: ignore[return-value]
-
-
-def decode_stream(
-    stream: bytes,
-    header: MainHeader,
-    rect: Rect,
-    level: int,
-    *,
-    out: Array | None = None,
-    threads: int = 0,
-) -> Sequence[Array]:
-    """Decode a stream of one tile, without headers besides the main one, by the faster decoder.
-
-    Parameters:
-        stream: The codestream of a window.
-        header: The main header that describes it.
-        rect: Its area, on the reference grid.
-        level: Resolution level.
-        out: Shaped (bands, y, x); used if all components have the same type and grid.
-        threads: How many threads decode, if OpenJPEG does.
-    """
-    if openjph.is_faster(header, rect, NO_BYTES, ()):
-        planes = decode_faster([stream], header, rect, level, out)
-        if planes is not None:
-            return planes
-    return openjpeg.decode(stream, header.siz, rect, level, out, threads=threads)
 
 
 _USUAL: Cache[bytes] = Cache(1 << 20)
@@ -411,8 +453,7 @@ def check_stream(data: Bytes1D) -> None:
     for tile, parts in group_parts(stream_parts(view)).items():
         if _is_walkable(header, tile, view, parts):
             continue
-        stream = single_tile_stream(header, tile, view, parts)
-        if not openjpeg.is_exact(stream, header, header.siz.tile(tile), view, parts):
+        if not _is_exact(header, tile, view, parts):
             check_tile(header, tile, view, parts)
 
 
@@ -543,8 +584,30 @@ def decode_whole(level: int, data: Bytes1D, out: Array, fill: Any) -> None:
     out[:, window.height :] = fill
     out[:, :, window.width :] = fill
     canvas = Canvas(siz, level, window, out[:, : window.height, : window.width])
-    canvas.put(siz.image, openjpeg.decode(stream, siz, siz.image, level))
+    parts = [part for found in tiles.values() for part in found]
+    canvas.put(siz.image, decode_stream([stream], header, siz.image, level, tile=(view, parts)))
     canvas.finish()
+
+
+def decode_bare(data: Bytes1D) -> Array:
+    """Decode a checked codestream of alike components, which may be padded, to (bands, y, x).
+
+    Raises:
+        UnsupportedError: It is in a JP2 file, which may declare colours, or components differ.
+    """
+    view = memoryview(data)
+    header = stream_header(view)
+    check_decodable(header)
+    siz, parts = header.siz, stream_parts(view[header.length :])
+    if find_codestream(view) or not siz.is_uniform:
+        raise UnsupportedError(
+            "JP2 files and subsampled components inside TIFF are decoded only by openjpeg; choose "
+            'it: anychunk.decoders.use("jpeg2000", "openjpeg")'
+        )
+    end = header.length + parts[-1].offset + parts[-1].length + len(END)
+    out = np.empty((len(siz.components), siz.image.height, siz.image.width), siz.dtype)
+    decode_whole(0, data[:end], out, 0)
+    return out
 
 
 def check_type(siz: Siz, dtype: np.dtype[Any]) -> None:

@@ -147,7 +147,7 @@ def _decode_some(
             stream = b"".join([tiles_header(header, int(own[0]), area), body.data, END])
             try:
                 limits.check_chunk(nbytes, where="jpeg2000", stored=int(lengths[places].sum()))
-                planes = openjpeg.decode(stream, siz, area, level)
+                planes = openjpeg.components(stream, siz, area, level)
             except (ChunkDecodeError, LimitError, UnsupportedError):
                 continue  # one by one, each is within the limits, or decodes, or says why not
             found.append(Rectangle(area, places, planes))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from anychunk import decoders
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.jpeg2000 import openjpeg, openjpeg_library
 from anychunk.codestream.block_table import NoTableError
@@ -64,13 +65,15 @@ class Decoded(NamedTuple):
 
 
 def decode(data: Bytes1D, out: Array) -> Decoded | None:
-    """Decode a codestream at full resolution; None if imagecodecs has to do it.
+    """Decode a codestream at full resolution; None if that is not possible.
 
     Parameters:
         data: The codestream.
         out: Shaped (components, y, x), contiguous integers of the size of its samples, which may
             differ in their sign. The result is a view of it.
     """
+    if not decoders.is_used(decoders.OPENJPEG):
+        return None
     functions = None if loops is None else openjpeg_library.addresses()
     found = None if functions is None else _pattern_of(data)
     if found is None or found.shape != out.shape or found.dtype.itemsize != out.itemsize:

@@ -1,12 +1,4 @@
-"""Decode a window of a tile, from the small codestream of that window or from the whole tile.
-
-OpenJPEG decodes an area of a stream at about the cost of that area, but version 2.5 silently
-returns wrong samples in two cases, which are avoided here:
-
-- 9/7: its margin around the area is too small, so samples near the edges of the area are wrong. The
-  area is enlarged by `area_growth`, and cropped.
-- HTJ2K: every sample of an area is mid-grey. The whole stream is decoded instead, which is small.
-"""
+"""Decode a window of a tile, from the small codestream of that window or from the whole tile."""
 
 import math
 import struct
@@ -15,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anychunk import limits
 from anychunk.codecs.base import Bytes1D
-from anychunk.codecs.jpeg2000 import openjpeg_library, openjph
+from anychunk.codecs.jpeg2000 import openjph
 from anychunk.codecs.jpeg2000.tiles import (
     Canvas,
     decode_stream,
@@ -37,7 +28,7 @@ from anychunk.codestream.jpeg2000 import (
     stream_parts,
     tile_parts,
 )
-from anychunk.codestream.window_streams import area_growth, plan_window
+from anychunk.codestream.window_streams import plan_window
 from anychunk.errors import ChunkDecodeError, FormatError, LimitError
 from anychunk.model.grid import Array
 
@@ -266,50 +257,9 @@ def _decode_stream(siz: Siz, payload: memoryview, window: Rect, out: Array, thre
     _check_inside(window, here)
     grown = grown_window(made.siz, 0, 0, window)
     wanted = on_reference_grid(made.siz, 0, 0, grown)
-    more = max(
-        area_growth(style) * max(c.dx, c.dy)
-        for style, c in zip(made.styles, siz.components, strict=True)
+    is_all = here == window and out.dtype == siz.dtype and out.flags.c_contiguous
+    planes = decode_stream(
+        [payload], made, canvas, 0, out=out if is_all else None, window=wanted, threads=threads
     )
-    area = Rect(
-        max(canvas.x0, wanted.x0 - more),
-        max(canvas.y0, wanted.y0 - more),
-        min(canvas.x1, wanted.x1 + more),
-        min(canvas.y1, wanted.y1 + more),
-    )
-    if any(style.is_ht for style in made.styles):
-        area = canvas
-    _check_size(siz, area, len(payload))
-    planes: Sequence[Array] | None = None
-    if area != canvas:
-        planes = _decode_area(siz, payload, area, threads)
-    if planes is None:
-        _check_size(siz, canvas, len(payload))
-        area = canvas
-        is_all = here == window and out.dtype == siz.dtype and out.flags.c_contiguous
-        place = out if is_all else None
-        planes = decode_stream(bytes(payload), made, canvas, 0, out=place, threads=threads)
-        if place is not None and np.may_share_memory(planes[0], place):
-            return
-    _place(siz, 0, grown, window, out, area, planes, 0)
-
-
-def _check_size(siz: Siz, area: Rect, stored: int) -> None:
-    nbytes = area.width * area.height * len(siz.components) * 4
-    limits.check_chunk(nbytes, where="jpeg2000: a window", stored=stored)
-
-
-def _decode_area(
-    siz: Siz, payload: memoryview, area: Rect, threads: int
-) -> openjpeg_library.Planes | None:
-    """Decode an area; None if that is not possible, but the whole stream may decode."""
-    rects = [area.scaled(c.dx, c.dy) for c in siz.components]
-    shapes = [(r.height, r.width) for r in rects]
-    if min(min(shape) for shape in shapes) < 1:
-        return None
-    try:
-        library = openjpeg_library.load()
-        return openjpeg_library.decode(
-            library, bytes(payload), 0, shapes, area=area, threads=threads
-        )
-    except (openjpeg_library.UnknownLibraryError, ChunkDecodeError):
-        return None
+    if not (is_all and np.may_share_memory(planes[0], out)):
+        _place(siz, 0, grown, window, out, wanted, planes, 0)

@@ -22,6 +22,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from anychunk import decoders
+from anychunk.codecs import jpeg
 from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_streams import zstd_frame_end
@@ -181,6 +183,11 @@ def decode_jpeg(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     tables, data = split_jpeg_tables(tile, data)
     data = with_jpeg_end(data)
     stream, result = jpeg_colors(tile, is_jfif=data[6:10].tobytes() == b"JFIF")
+    if not decoders.is_used(decoders.LIBJPEG):
+        check_picture(tile, data)
+        joined = joined_tables(tables, data)
+        array = jpeg.decode(joined, jpeg.whole_stream(joined, 0), is_rgb=stream == RGB)
+        return array[..., 0] if tile.samples_per_pixel == 1 else array
     shape = (tile.tile_height, tile.tile_width)
     if out is None:
         bands = (tile.samples_per_pixel,) if tile.samples_per_pixel > 1 else ()
@@ -256,12 +263,24 @@ def _is_one_interval(data: Bytes1D) -> bool:
     return header.frame is not None and header.restart_interval == units(header.frame)
 
 
+def joined_tables(tables: bytes | None, data: Bytes1D) -> Bytes1D:
+    """Return a stream that begins with its tables, which are a stream of their own."""
+    if tables is None:
+        return data
+    return np.concatenate([np.frombuffer(tables[:-2], np.uint8), data[2:]])
+
+
 def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
     """Decode old-style JPEG, to which the index has prepended the header that the strip lacks.
 
     As in libtiff, chroma is repeated, not interpolated, and colours are converted with the
-    coefficients of the page (`ycbcr_to_rgb`).
+    coefficients of the page (`ycbcr_to_rgb`). Only libjpeg can be told to do so.
     """
+    if not decoders.is_used(decoders.LIBJPEG):
+        raise UnsupportedError(
+            "old-style JPEG is decoded only by libjpeg-turbo; choose it: "
+            'anychunk.decoders.use("jpeg", "libjpeg-turbo")'
+        )
     check_picture(tile, data)
     whole = np.concatenate([data, np.frombuffer(b"\xff\xd9", np.uint8)])
     array = imagecodecs.jpeg8_decode(
@@ -387,6 +406,9 @@ def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Arra
             if not found.is_exact:
                 tiles.check_stream(data)
             return found.samples[0] if bands == 1 else found.samples.transpose(1, 2, 0)
+    if not decoders.is_used(decoders.OPENJPEG):
+        tiles.check_stream(data)
+        return np.moveaxis(tiles.decode_bare(data), 0, -1)
     array = imagecodecs.jpeg2k_decode(data, numthreads=1)
     tiles.check_stream(data)
     return array  # type: ignore[no-any-return]

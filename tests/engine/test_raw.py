@@ -5,12 +5,13 @@ import pytest
 import tifffile
 
 import anychunk
+from anychunk.engine import local, raw
+from anychunk.engine.raw import Run, join_rows
 from anychunk.errors import ChunkDecodeError, SourceChangedError, TruncatedError
 from anychunk.io.file import FileSource
 from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.read import adjacent, chunk_threads, local_reads
-from anychunk.read.adjacent import Run, join_rows
+from anychunk.read import pipeline
 from tests.support import compiled
 
 RNG = np.random.default_rng(5)
@@ -22,11 +23,11 @@ def placed(monkeypatch):
     """Return the shapes of all that is copied or read to the result at once."""
     shapes = []
 
-    def fill(self, run, out, real=adjacent.Runs.fill):
+    def fill(self, run, out, real=raw.Runs.fill):
         shapes.append(out.shape)
         return real(self, run, out)
 
-    monkeypatch.setattr(adjacent.Runs, "fill", fill)
+    monkeypatch.setattr(raw.Runs, "fill", fill)
     return shapes
 
 
@@ -53,10 +54,10 @@ def written(tmp_path, kind, *, rows, dtype="uint16", byteorder="<", height=96, w
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "complex64"])
 @pytest.mark.parametrize("least", [1, 1 << 20])
 def test_windows_are_those_of_tifffile(tmp_path, monkeypatch, kind, byteorder, dtype, least):
-    monkeypatch.setattr(adjacent, "LEAST_FILL", least)
+    monkeypatch.setattr(raw, "LEAST_FILL", least)
     monkeypatch.setattr("anychunk.formats.tiff.byte_ranges.ROWS_BYTES", 2000)
-    monkeypatch.setattr(local_reads, "LEAST_COPIES", 1 << 10)
-    monkeypatch.setattr(local_reads, "LEAST_COPY", 1 << 9)
+    monkeypatch.setattr(local, "LEAST_COPIES", 1 << 10)
+    monkeypatch.setattr(local, "LEAST_COPY", 1 << 9)
     path, expected = written(tmp_path, kind, rows=8, dtype=dtype, byteorder=byteorder)
     array = anychunk.open_array(path)
     assert np.array_equal(array[...], expected)
@@ -78,7 +79,7 @@ def test_windows_are_those_of_tifffile(tmp_path, monkeypatch, kind, byteorder, d
 )
 def test_contiguous_strips_are_read_at_once(tmp_path, monkeypatch, placed, kind, expected):
     monkeypatch.setattr("anychunk.formats.tiff.byte_ranges.ROWS_BYTES", 2000)
-    if kind == "interleaved" and adjacent.loops is None:
+    if kind == "interleaved" and raw.loops is None:
         pytest.skip(compiled.WHY)
     path, pixels = written(tmp_path, kind, rows=8)
     array = anychunk.open_array(path)
@@ -95,9 +96,9 @@ def test_rows_of_a_window_are_read_at_once(tmp_path, monkeypatch, placed):
 
 
 def test_a_large_chunk_is_divided_among_threads(tmp_path, monkeypatch, placed):
-    monkeypatch.setattr(local_reads, "LEAST_COPIES", 1 << 10)
-    monkeypatch.setattr(local_reads, "LEAST_COPY", 1 << 9)
-    monkeypatch.setattr(chunk_threads, "cores", lambda: 2)
+    monkeypatch.setattr(local, "LEAST_COPIES", 1 << 10)
+    monkeypatch.setattr(local, "LEAST_COPY", 1 << 9)
+    monkeypatch.setattr(pipeline, "cores", lambda: 2)
     path, pixels = written(tmp_path, "one", rows=96)
     array = anychunk.open_array(path)
     assert array.nchunks == 1
@@ -208,7 +209,7 @@ def test_another_file_at_the_path_is_not_read(tmp_path):
 
 
 def test_memory_that_is_filled_slowly_is_copied_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(adjacent, "LEAST_FILL", 1)
+    monkeypatch.setattr(raw, "LEAST_FILL", 1)
     filled = []
 
     def fill(self, out, offset, real=FileSource.fill):
@@ -221,7 +222,7 @@ def test_memory_that_is_filled_slowly_is_copied_to(tmp_path, monkeypatch):
     for row in range(96):  # each begins one byte later in the file
         found = array[row:]
         assert np.array_equal(found, expected[row:])
-    assert not any(0 < distance < adjacent.TOO_NEAR for distance in filled)
+    assert not any(0 < distance < raw.TOO_NEAR for distance in filled)
     assert filled
 
 

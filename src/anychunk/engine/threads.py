@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 
-import zarr
-
 from anychunk.codecs.chain import Decoder
-from anychunk.io.threads import cores, run_ranges
+from anychunk.io.threads import run_ranges
 
 INLINE_BYTES = 256 << 10
 """To decode up to this much, only the caller's thread is used: starting others would cost more."""
@@ -19,21 +17,19 @@ RUN, RUN_JOINT = 64, 1024
 """Maximum number of chunks that a thread takes at a time; of those that are decoded together."""
 
 
-def workers() -> int:
-    """Return the number of threads: `codec_pipeline.max_workers` of zarr, or one per core."""
-    return int(zarr.config.get("codec_pipeline.max_workers", None) or cores())
-
-
-def in_threads(run: Callable[[range], None], count: int, decode: Decoder, *, row: int = 1) -> None:
+def in_threads(
+    run: Callable[[range], None], count: int, decode: Decoder, *, threads: int, row: int = 1
+) -> None:
     """Call `run` on ranges that cover `count` chunks, on several threads if that is faster.
 
     Parameters:
         run: Called with a range of positions.
         count: The number of chunks.
         decode: Their decoder.
+        threads: How many to use at most.
         row: Ranges are rows of so many chunks, if those are decoded faster together.
     """
-    threads = min(workers(), count)
+    threads = min(threads, count)
     nbytes = decode.nbytes
     if decode.is_view:
         inline = _copies_inline(count, nbytes)

@@ -1,17 +1,48 @@
-"""Where chunks that were decoded together go in the result: to one box, instead of one by one."""
+"""Small tiles of JPEG 2000, decoded together, and copied to one box of the result if that fits."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from anychunk.decode.chunks import Stored
+from anychunk.engine.request import Request, Selector
+
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
+    from anychunk.io.source import Bytes1D
 
-type Selector = Any
 type Places = Callable[[Any], Iterable[tuple[Selector, Selector]]]
-"""Returns for positions of a batch the part of each chunk that is taken, and where it goes."""
+"""Returns for positions of a request the part of each chunk that is taken, and where it goes."""
 type Box = tuple[slice, ...]
+
+
+def decode_together(
+    request: Request, positions: Sequence[int], chunks: Iterable[Stored]
+) -> tuple[list[int], list[Stored]]:
+    """Place chunks that are decoded faster together; return positions and bytes of the others."""
+    # each is valid only until the next: files are read into the same memory
+    listed = [None if stored is None else stored.copy() for stored in chunks]
+    present = [i for i, stored in enumerate(listed) if stored is not None]
+    done = set[int]()
+    for joint in request.decode.many([cast("Bytes1D", listed[i]) for i in present]):
+        own = [positions[present[number]] for number in joint.numbers]
+        box = joint_box(joint, own, request.places) if request.is_plain else None
+        if box is not None:
+            parts = [(joint.array, *box)]
+        else:
+            parts = [
+                (array, numbered(source), target)
+                for position, (_, array) in zip(own, joint.pieces(), strict=True)
+                for source, target in request.places(range(position, position + 1))
+            ]
+        if not all(is_inside(source, array.shape) for array, source, _ in parts):
+            continue  # decoded one by one, which words the error
+        for array, source, target in parts:
+            request.place(target, array[source])
+        done.update(present[number] for number in joint.numbers)
+    left = [i for i in range(len(listed)) if i not in done]
+    return [positions[i] for i in left], [listed[i] for i in left]
 
 
 def joint_box(joint: "Joint", positions: Sequence[int], places: Places) -> tuple[Box, Box] | None:

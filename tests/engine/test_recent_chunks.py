@@ -7,8 +7,9 @@ import tifffile
 import anychunk
 from anychunk import limits
 from anychunk.codecs.chain import Decoder
+from anychunk.engine.chunks import RECENT
+from anychunk.engine.rows import Table
 from anychunk.errors import SourceChangedError
-from anychunk.read.batch import RECENT
 
 VALUES = np.random.default_rng(0).integers(0, 9999, (300, 300), dtype="uint16")
 
@@ -31,7 +32,12 @@ def decoded(monkeypatch):
         found.append(len(data))
         return before(self, data, scratch)
 
+    def decode(self, data, real=Table.decode):
+        found.extend(data.lengths.tolist())
+        return real(self, data)
+
     monkeypatch.setattr(Decoder, "__call__", call)
+    monkeypatch.setattr(Table, "decode", decode)
     return found
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anychunk.decode.boxes import located
-from anychunk.decode.chunks import ChunkReader, Stored
+from anychunk.decode.chunks import Stored
 from anychunk.decode.rows import Rows, raw_layout
+from anychunk.engine.local import Taken
+from anychunk.engine.request import Request
 from anychunk.errors import ChunkDecodeError, LimitError
-from anychunk.model.grid import Numbers
-from anychunk.read.batch import Batch
 
 if TYPE_CHECKING:
     from anychunk.decode.tile_streams import TilePiece
@@ -21,45 +21,43 @@ LEAST_ROWS = 64 << 10
 """Shorter uncompressed chunks of remote arrays are fetched whole: one request costs more."""
 
 
-async def read_remote(batch: Batch, reader: ChunkReader, numbers: Numbers) -> None:
+async def read_remote(request: Request) -> None:
     """Fetch what a selection needs of its chunks, and decode it."""
     try:
-        if reader.windows is not None:
-            from anychunk.read.window_reads import fetch_windows  # with all of JPEG 2000
+        if request.reader.windows is not None:
+            from anychunk.engine.tiles import fetch_windows  # with all of JPEG 2000
 
-            if await fetch_windows(batch, reader, numbers):
+            if await fetch_windows(request):
                 return
-        batch.locate(numbers, reader.grid)
-        rows = selected_rows(batch, reader, numbers)
+        rows = selected_rows(request)
         if rows:
-            await fetch_rows(batch, reader, numbers, rows)
-        parts = await asyncio.to_thread(selected_parts, batch, reader, numbers)
+            await fetch_rows(request, rows)
+        parts = await asyncio.to_thread(selected_parts, request)
         if parts:
-            parts = await fetch_parts(batch, reader, numbers, parts)
+            parts = await fetch_parts(request, parts)
         done = rows.keys() | parts.keys()
-        rest = [position for position in range(len(numbers)) if position not in done]
-
-        def name(position: int) -> str:
-            return reader.describe(int(numbers[position]))
+        rest = [position for position in range(len(request)) if position not in done]
+        taken = Taken(request)
 
         def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
-            batch.scatter([rest[position] for position in positions], chunks, name)
+            taken.chunks([rest[position] for position in positions], chunks)
 
         if rest:
-            await reader.fetch_many(numbers[rest], deliver)
+            await request.reader.fetch_many(request.numbers[rest], deliver)
     except BaseExceptionGroup as group:
         # the caller can act on one failure; the others follow from it
         raise group.exceptions[0] from None
 
 
-def selected_rows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, Rows]:
+def selected_rows(request: Request) -> dict[int, Rows]:
     """Return, by position, what is selected of chunks of which only some rows are to be fetched."""
-    layout = raw_layout(reader.index, batch.dtype)
+    reader = request.reader
+    layout = raw_layout(reader.index, request.decode.dtype)
     found: dict[int, Rows] = {}
     if layout is None:
         return found
-    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
-        number = int(numbers[position])
+    for position, (source, _) in enumerate(request.places(range(len(request)))):
+        number = int(request.numbers[position])
         length = reader.ranges(number)[0][2]
         if length > LEAST_ROWS:
             rows = layout.rows(reader.front(number), length, source)
@@ -68,37 +66,36 @@ def selected_rows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[i
     return found
 
 
-async def fetch_rows(
-    batch: Batch, reader: ChunkReader, numbers: Numbers, rows: Mapping[int, Rows]
-) -> None:
+async def fetch_rows(request: Request, rows: Mapping[int, Rows]) -> None:
     """Fetch some rows of remote chunks, given by position."""
     ranges = []
     for position, one in rows.items():
-        url, offset, _ = reader.ranges(int(numbers[position]))[0]
+        url, offset, _ = request.reader.ranges(int(request.numbers[position]))[0]
         ranges.append([(url, offset + start, one.length) for start in one.starts])
 
     def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
         for position, data in zip(positions, chunks, strict=True):
-            _, target = next(iter(batch.places([position])))
+            _, target = request.place_of(position)
             if data is not None:
-                batch.place(target, rows[position].array(data))
+                request.place(target, rows[position].array(data))
 
-    await reader.fetch_rows(list(rows), ranges, deliver)
+    await request.reader.fetch_rows(list(rows), ranges, deliver)
 
 
-def selected_parts(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[int, "TilePiece"]:
+def selected_parts(request: Request) -> dict[int, "TilePiece"]:
     """Return, by position, the parts of JPEG 2000 tiles of TIFF that are fetched instead of all."""
     found: dict[int, TilePiece] = {}
-    if not batch.decode.has_parts:
+    if not request.decode.has_parts:
         return found
+    reader = request.reader
     from anychunk.decode.tile_streams import plan_piece, stream_codec  # with decoders of TIFF
 
     codec = stream_codec(reader.index)
     if codec is None:
         return found
     reading = reader.begin()
-    for position, (source, _) in enumerate(batch.places(range(len(numbers)))):
-        number = int(numbers[position])
+    for position, (source, _) in enumerate(request.places(range(len(request)))):
+        number = int(request.numbers[position])
         url, offset, length = reader.ranges(number)[0]
         if length > LEAST_ROWS:
             with located(partial(reader.describe, number)):
@@ -109,25 +106,23 @@ def selected_parts(batch: Batch, reader: ChunkReader, numbers: Numbers) -> dict[
     return found
 
 
-async def fetch_parts(
-    batch: Batch, reader: ChunkReader, numbers: Numbers, parts: Mapping[int, "TilePiece"]
-) -> dict[int, "TilePiece"]:
+async def fetch_parts(request: Request, parts: Mapping[int, "TilePiece"]) -> dict[int, "TilePiece"]:
     """Fetch planned parts, given by position; return those that decoded."""
     ranges = []
     for position, part in parts.items():
-        url = reader.ranges(int(numbers[position]))[0][0]
+        url = request.reader.ranges(int(request.numbers[position]))[0][0]
         ranges.append([(url, offset, length) for offset, length in part.planned.ranges])
     done: dict[int, TilePiece] = {}
 
     def deliver(positions: Sequence[int], chunks: list[Stored]) -> None:
         for position, data in zip(positions, chunks, strict=True):
-            _, target = next(iter(batch.places([position])))
+            _, target = request.place_of(position)
             try:
                 array = parts[position].array(np.empty(0, np.uint8) if data is None else data)
             except (ChunkDecodeError, LimitError):
                 continue  # some streams decode only as a whole, such as samples of 30 bits
-            batch.place(target, array)
+            request.place(target, array)
             done[position] = parts[position]
 
-    await reader.fetch_rows(list(parts), ranges, deliver)
+    await request.reader.fetch_rows(list(parts), ranges, deliver)
     return done

@@ -20,19 +20,18 @@ from anychunk.codecs.jpeg2000.tiles import bands_first
 from anychunk.codecs.jpeg2000.windows import FRONT, decode_window
 from anychunk.codestream.jpeg2000 import Rect
 from anychunk.decode.boxes import located
-from anychunk.decode.chunks import ChunkReader, Reading, Stored
+from anychunk.decode.chunks import Stored
 from anychunk.decode.windows import PIECE, pieces
+from anychunk.engine.chunks import RECENT, TOUCHED
+from anychunk.engine.request import Request, Selector
 from anychunk.errors import ChunkDecodeError, LimitError
 from anychunk.io import measuring
 from anychunk.io.cache import Cache
 from anychunk.io.source import Bytes1D
 from anychunk.io.threads import cores, run_ranges
 from anychunk.model.grid import Numbers
-from anychunk.read.batch import RECENT, TOUCHED, Batch
-from anychunk.read.chunk_threads import workers
 
 type Array = npt.NDArray[Any]
-type Selector = Any
 
 MARGIN = 128
 """What decoding a part costs in addition, in rows and columns: code-blocks are decoded whole."""
@@ -89,10 +88,10 @@ class Task:
         return self.group.members[0].number
 
 
-def read_windows(batch: Batch, reader: ChunkReader, reading: Reading, numbers: Numbers) -> bool:
+def read_windows(request: Request, threads: int) -> bool:
     """Read a selection of parts of local tiles; return False if it cannot be planned as boxes."""
-    work = WindowRead(batch, reader, reading, RECENT)
-    tasks = work.plan(numbers, batch.places(range(len(numbers))))
+    work = WindowRead(request, RECENT)
+    tasks = work.plan(request.numbers, request.places(range(len(request))))
     if tasks is None:
         return False
 
@@ -100,17 +99,16 @@ def read_windows(batch: Batch, reader: ChunkReader, reading: Reading, numbers: N
         for position in positions:
             work.read(tasks[position])
 
-    run_ranges(run, len(tasks), threads=min(workers(), len(tasks)), most=1)
+    run_ranges(run, len(tasks), threads=min(threads, len(tasks)), most=1)
     work.finish()
     return True
 
 
-async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> bool:
+async def fetch_windows(request: Request) -> bool:
     """Read a selection of parts of tiles; return False if it cannot be planned as boxes."""
-    reading = reader.begin()
-    work = WindowRead(batch, reader, reading)
-    places = list(batch.places(range(len(numbers))))
-    tasks = await asyncio.to_thread(work.plan, numbers, places)
+    work = WindowRead(request)
+    places = list(request.places(range(len(request))))
+    tasks = await asyncio.to_thread(work.plan, request.numbers, places)
     if tasks is None:
         return False
 
@@ -120,7 +118,7 @@ async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> 
                 work.decode(tasks[position], stored)
 
     wanted = [(i, task.number, task.window, task.is_whole) for i, task in enumerate(tasks)]
-    await reader.fetch_windows(reading, wanted, deliver)
+    await request.reader.fetch_windows(request.reading, wanted, deliver)
     await asyncio.to_thread(work.finish)
     return True
 
@@ -128,15 +126,11 @@ async def fetch_windows(batch: Batch, reader: ChunkReader, numbers: Numbers) -> 
 class WindowRead:
     """One selection, planned and decoded."""
 
-    def __init__(
-        self,
-        target: Batch,
-        reader: ChunkReader,
-        reading: Reading,
-        recent: Cache[Array] | None = None,
-    ) -> None:
+    def __init__(self, request: Request, recent: Cache[Array] | None = None) -> None:
+        """`recent` is where chunks are kept of which several parts were read."""
+        reader = request.reader
         assert reader.windows is not None
-        self._target, self._reader, self._reading = target, reader, reading
+        self._target, self._reader, self._reading = request, reader, request.reading
         self._windows, self._recent = reader.windows, recent
         self._bands, self._height, self._width = bands_first(reader.index.chunk_shape)
         self._groups: dict[Hashable, _Group] = {}
