@@ -131,7 +131,7 @@ def streamed(folder: str, form: str, count: int) -> None:
     import anychunk
 
     start = time.process_time()
-    anychunk.index(files_of(folder, 0, count), combine="group", to=f"{folder}/streamed.{form}")
+    anychunk.index_to(files_of(folder, 0, count), combine="group", target=f"{folder}/streamed.{form}")
     found = {"ms": (time.process_time() - start) / count * 1e3, "peak": peak_mib()}
     print(json.dumps(found))
 

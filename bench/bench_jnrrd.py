@@ -52,7 +52,7 @@ def run(quick: bool) -> list[Row]:
 
 def read_raw(data, folder, rounds):
     path = f"{folder}/raw.jnrrd"
-    anychunk.write(data, path, tile=TILE)
+    anychunk.write(data, path, chunk=TILE)
     plain = f"{folder}/plain.raw"
     data.tofile(plain)
     array = anychunk.open_array(path)
@@ -66,7 +66,7 @@ def read_raw(data, folder, rounds):
 
 def read_compressed(data, name, folder, rounds):
     path = f"{folder}/{name}.jnrrd"
-    anychunk.write(data, path, tile=TILE, compression=name, compression_levels=1)
+    anychunk.write(data, path, chunk=TILE, compression=name, compression_level=1)
     array = anychunk.open_array(path)
     assert np.array_equal(array[:], data)
     chunks = anychunk.index(path)["0/0/image"].chunks
@@ -93,7 +93,7 @@ def read_against_pynrrd(data, folder, rounds):
 
     part = data[: max(32, len(data) // 4)]
     path, other = f"{folder}/ours.jnrrd", f"{folder}/theirs.nrrd"
-    anychunk.write(part, path, tile=TILE, compression="gzip", compression_levels=6)
+    anychunk.write(part, path, chunk=TILE, compression="gzip", compression_level=6)
     nrrd.write(other, part, {"encoding": "gzip"}, index_order="C", compression_level=6)
     array = anychunk.open_array(path)
     calls = {OURS: lambda: array[:], "pynrrd": lambda: nrrd.read(other, index_order="C")}
@@ -192,9 +192,9 @@ def write_virtual(gib):
         anychunk.write(
             Synthesised(shape),
             f"{folder}/large.jnrrd",
-            tile=TILE,
+            chunk=TILE,
             compression="zstd",
-            compression_levels=1,
+            compression_level=1,
             levels=4,
             workers=THREADS,
         )

@@ -64,7 +64,7 @@ def reading(folder, array, rounds):
 
     for kind, compression in COMPRESSIONS.items():
         path, wrong = folder / "all.n5" / kind, {}
-        anychunk.write(array, path, block=(64, 64, 64), compression=compression, axes="xyz")
+        anychunk.write(array, path, chunk=(64, 64, 64), compression=compression, axes="xyz")
         theirs = opened(path)
         calls = {
             OURS: lambda path=path: anychunk.open(path, axes="xyz")[...],
@@ -101,7 +101,7 @@ def writing(folder, array, rounds):
 
         def ours(kind=kind, target=target):
             shutil.rmtree(target, ignore_errors=True)
-            anychunk.write(array, target, block=(64, 64, 64), compression=COMPRESSIONS[kind])
+            anychunk.write(array, target, chunk=(64, 64, 64), compression=COMPRESSIONS[kind])
 
         def theirs(metadata=metadata, target=target):
             shutil.rmtree(target, ignore_errors=True)

@@ -49,7 +49,7 @@ RENAMED = {
 MERGED = [{"name": f"anychunk.{n}"} for n in ("n5", "jbp-block", "stream", "jpeg2000")]
 """Later names of codecs; those that were several, of which no configurations are compared."""
 NAMES = re.compile(rf"({'|'.join(map(re.escape, RENAMED))})(?![\w-])")
-CHANCE = "(?<=/chunks/)[0-9A-Z]{20}$"  # names that Icechunk makes
+CHANCE = re.compile(r"(?<=/chunks/)[0-9A-Z]{20}$|(?<=:uuid:)[-\da-f]+|(?<= 0x)[\da-f]+")  # random
 
 
 class Version:
@@ -109,7 +109,7 @@ def brief(value: Any) -> Any:
     if isinstance(value, list | tuple) and (len(value) <= 64 or isinstance(value[0], Mapping)):
         return [brief(inner) for inner in value]
     if isinstance(value, list | tuple | bytes) or len(str(value)) > 1000:
-        return f"{str(value)[:200]}… {len(value)} {digest(repr(value).encode())}"
+        return f"{str(value)[:200]}… {len(value)} {digest(CHANCE.sub('', repr(value)).encode())}"
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
@@ -322,7 +322,7 @@ def perform(cases: Mapping[str, Case], path: Path, code: str) -> dict[str, Any]:
 def normal(value: Any) -> Any:
     """Return a result with the later names of codecs, and merged codecs without configuration."""
     if isinstance(value, str):
-        return re.sub(CHANCE, "", NAMES.sub(lambda found: RENAMED[found[0]], value))
+        return CHANCE.sub("", NAMES.sub(lambda found: RENAMED[found[0]], value))
     if isinstance(value, list):
         made = [normal(inner) for inner in value]
         return [v for n, v in enumerate(made) if v not in MERGED or made[n - 1 : n] != [v]]

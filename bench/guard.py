@@ -44,7 +44,7 @@ def n5(folder: Path) -> Calls:
     path = folder / "a.n5"
     compression = COMPRESSIONS["zstd"]
     anychunk.write(
-        volume(quick=True), path, block=(64, 64, 64), compression=compression, axes="xyz"
+        volume(quick=True), path, chunk=(64, 64, 64), compression=compression, axes="xyz"
     )
     ours, theirs = anychunk.open(path), opened(path)
     return {OURS: lambda: ours[...], "peer": lambda: theirs.read().result()}

@@ -76,7 +76,7 @@ def n5(path: Path) -> np.ndarray:
 def jnrrd(path: Path) -> np.ndarray:
     """Write a tiled scan with several levels."""
     data = demo_scenes.head(64, 192)
-    anychunk.write(data, str(path), tile=(32, 64, 64), compression="zstd", levels=3)
+    anychunk.write(data, str(path), chunk=(32, 64, 64), compression="zstd", levels=3)
     return data
 
 

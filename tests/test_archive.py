@@ -186,7 +186,7 @@ def test_s3_in_each_form(tmp_path):
         node = anychunk.index(pattern, combine="stack", storage=storage)
         for form in FORMS:
             url = f"s3://bucket/scenes/{form}"
-            node.save(url, storage=storage)
+            node.save(url, storage=storage, target_storage=storage)
             opened = anychunk.open(url, storage=storage)
             found = opened["0/0/image"][...].reshape(2, 64, 80)
             np.testing.assert_array_equal(found, np.stack([VALUES, VALUES]))
@@ -219,7 +219,7 @@ def test_objects_of_any_name_are_found_by_a_pattern(tmp_path):
         )
         assert not failures
         for form in FORMS:
-            node.save(f"s3://bucket/x y/{form}", storage=storage)
+            node.save(f"s3://bucket/x y/{form}", storage=storage, target_storage=storage)
             found = anychunk.open(f"s3://bucket/x y/{form}", storage=storage)["0/0/image"][...]
             truth = np.stack([VALUES + names.index(name) for name in sorted(names)])
             order = np.argsort([sorted(names).index(unquote(u.rpartition("/")[2])) for u in urls])
@@ -428,7 +428,7 @@ def test_the_command_parses_on_a_cluster(tmp_path):
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
-        options = ["-o", target, "--scheduler", cluster.scheduler_address]
+        options = ["-o", target, "--executor", cluster.scheduler_address]
         with pytest.raises(SystemExit) as e:
             main(["index", *files, *options])
         assert e.value.code == 2
@@ -559,7 +559,7 @@ def test_a_large_group_in_one_repository_is_advised_against(tmp_path, monkeypatc
             if call == "append":
                 anychunk.append(some, str(tmp_path / target), combine=how, batch=1)
             else:
-                anychunk.index(some, combine=how, to=str(tmp_path / target))
+                anychunk.index_to(some, combine=how, target=str(tmp_path / target))
         return [str(w.message) for w in caught]
 
     assert add(files[:3], "group", "few.icechunk") == []
@@ -630,20 +630,21 @@ def test_indexed_to_a_target(tmp_path, form, how):
     paths = written(tmp_path, 5)
     target = tmp_path / form
     for batch in (2, None):  # the second replaces the first
-        assert anychunk.index(paths, combine=how, to=target, batch=batch) is None
+        given = {"batch": batch, "overwrite": batch is None}
+        assert anychunk.index_to(paths, target, combine=how, **given) == 5
         found, truth = anychunk.open(target), anychunk.open(anychunk.index(paths, combine=how))
         for path, _ in anychunk.index(paths, combine=how).arrays():
             np.testing.assert_array_equal(found[path][...], truth[path][...])
         assert len(anychunk.index(target).pins) == 5
     (tmp_path / "f002.tif").write_bytes(b"II*\0")
     with pytest.raises(FilesError, match="1 of 5"):
-        anychunk.index(paths, combine=how, to=target, batch=1)
+        anychunk.index_to(paths, target, combine=how, batch=1, overwrite=True)
     assert len(anychunk.index(target).pins) == 5  # what was there stays
     failures = {}
-    anychunk.index(paths, combine=how, to=target, batch=1, failures=failures)
+    anychunk.index_to(paths, target, combine=how, batch=1, failures=failures, overwrite=True)
     assert list(failures) == [paths[2]]
     assert len(anychunk.index(target).pins) == 4
-    anychunk.index(paths[0], to=target)
+    anychunk.index_to(paths[0], target, overwrite=True)
     assert len(anychunk.index(target).pins) == 1
 
 
@@ -708,12 +709,14 @@ def test_a_large_group_without_a_good_file_replaces_nothing(tmp_path, monkeypatc
     monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
     paths = written(tmp_path, 3)
     for form in ("i.json", "i.parquet"):
-        anychunk.index(paths, combine="group", to=tmp_path / form, batch=1)
+        anychunk.index_to(paths, combine="group", target=tmp_path / form, batch=1)
     for path in paths:
         Path(path).write_bytes(b"II*\0")
     for form in ("i.json", "i.parquet"):
         with pytest.raises(FilesError, match="3 of 3"):
-            anychunk.index(paths, combine="group", to=tmp_path / form, batch=1, failures={})
+            anychunk.index_to(
+                paths, combine="group", target=tmp_path / form, batch=1, failures={}, overwrite=True
+            )
         assert len(anychunk.index(tmp_path / form).pins) == 3
 
 
@@ -726,7 +729,14 @@ def test_a_large_group_on_s3(tmp_path, monkeypatch):
     with serve_s3(tmp_path) as storage:
         for form in ("i.json", "i.parquet"):
             target = f"s3://bucket/{form}"
-            anychunk.index(paths, combine="group", to=target, batch=1, storage=storage)
+            anychunk.index_to(
+                paths,
+                combine="group",
+                target=target,
+                batch=1,
+                storage=storage,
+                target_storage=storage,
+            )
             found = anychunk.open(target, allow=["*"], storage=storage)
             for i in range(3):
                 image = found[f"f{i:03}/0/0/image"][...]
@@ -737,7 +747,7 @@ def test_json_over_the_limit_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr("anychunk.archive.MOST_IMAGES", 1)
     paths = written(tmp_path, 3)
     with limits.override(index_bytes=5000), pytest.raises(LimitError, match="--limit index_bytes"):
-        anychunk.index(paths, combine="group", to=tmp_path / "i.json", batch=1)
+        anychunk.index_to(paths, combine="group", target=tmp_path / "i.json", batch=1)
     assert not list(tmp_path.glob("*.json*"))
 
 
@@ -745,7 +755,7 @@ def test_streams_that_are_cut_are_not_saved_in_batches(tmp_path, monkeypatch):
     """Their seek points are part of the codecs, which all files of a stack share."""
     paths = written(tmp_path, 5)
     monkeypatch.setattr("anychunk.archive.has_streams", lambda node: True)
-    anychunk.index(paths, combine="stack", to=tmp_path / "i.icechunk", batch=1)
+    anychunk.index_to(paths, combine="stack", target=tmp_path / "i.icechunk", batch=1)
     repository = ice.open_repository(str(tmp_path / "i.icechunk"))
     assert [c.metadata.get("files") for c in repository.ancestry(branch="main")] == [5, None]
 
@@ -789,7 +799,7 @@ def test_a_pickled_array_refers_to_a_large_saved_index(tmp_path, monkeypatch, fo
     changed = type(changed)(members=changed.members, pins=changed.pins)
     assert b"f039.tif" in pickle.dumps(anychunk.open(changed))
     # nor is a later version: a repository keeps the old one
-    anychunk.index(paths[:20], combine="stack").save(tmp_path / form)
+    anychunk.index(paths[:20], combine="stack").save(tmp_path / form, overwrite=True)
     references._loaded.clear()
     if form == "i.icechunk":
         np.testing.assert_array_equal(pickle.loads(data)[...], opened[...])

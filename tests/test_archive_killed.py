@@ -70,7 +70,7 @@ print(steps)
 INDEX = (
     KILLED
     + """
-anychunk.index(sys.argv[5:], combine=sys.argv[3], to=sys.argv[4], batch=2)
+anychunk.index_to(sys.argv[5:], sys.argv[4], combine=sys.argv[3], batch=2)
 print(steps)
 """
 )
@@ -143,7 +143,7 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
     def prepared(folder):
         folder.mkdir()
         if is_replaced:
-            anychunk.index(paths[:3], combine="group", to=folder / name)
+            anychunk.index_to(paths[:3], combine="group", target=folder / name)
         return folder
 
     def arguments(step):
@@ -162,6 +162,6 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
         counts.add(count)
         if count:
             check(folder / name, "group", count)
-        anychunk.index(paths, combine="group", to=folder / name, batch=2)
+        anychunk.index_to(paths, combine="group", target=folder / name, batch=2)
         check(folder / name, "group", 5)
     assert counts <= {5, 3 if is_replaced else 0}

@@ -149,7 +149,7 @@ def test_command(capsys, tmp_path, monkeypatch):
 
 def test_axes_in_any_order_make_a_png(tmp_path):
     data = np.arange(40 * 60, dtype="uint16").reshape(40, 60)
-    anychunk.write(data, str(tmp_path / "a.n5"), block=(16, 16))
+    anychunk.write(data, str(tmp_path / "a.n5"), chunk=(16, 16))
     picture = thumbnail(anychunk.index(tmp_path / "a.n5"), size=64)
     np.testing.assert_array_equal(imagecodecs.png_decode(png(picture)), picture)
     np.testing.assert_array_equal(imagecodecs.png_decode(png(picture.T)), picture.T)
@@ -290,7 +290,7 @@ def test_a_remote_picture(capsys, tmp_path):
 
 def test_absent_blocks_are_not_tried(tmp_path):
     """A few bytes announce 390,625 of them; the folder is listed."""
-    anychunk.write(np.full((64, 64), 9, "uint8"), tmp_path / "a.n5", block=(64, 64))
+    anychunk.write(np.full((64, 64), 9, "uint8"), tmp_path / "a.n5", chunk=(64, 64))
     document = tmp_path / "a.n5/attributes.json"
     attributes = json.loads(document.read_text()) | {"dimensions": [40_000, 40_000]}
     document.write_text(json.dumps(attributes))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         open_array,
         open_group,
     )
-    from anychunk.archive import append
+    from anychunk.archive import append, index_to
     from anychunk.conversion import convert
     from anychunk.conversion.writing import write
     from anychunk.io.measuring import ReadStats, read_stats
@@ -43,6 +43,7 @@ __all__ = [
     "enable",
     "from_virtualizarr",
     "index",
+    "index_to",
     "open",
     "open_array",
     "open_group",
@@ -60,6 +61,7 @@ _MODULES = {
     "GroupIndex": "model.index",
     "ReadStats": "io.measuring",
     "append": "archive",
+    "index_to": "archive",
     "convert": "conversion",
     "from_virtualizarr": "references.virtualizarr",
     "read_stats": "io.measuring",

@@ -1,16 +1,17 @@
 """The public functions: url in, zarr out."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError, UnsupportedError
+from anychunk.formats import options_of_others
 from anychunk.indexing import Held, Url, described, index_held, index_one
 from anychunk.io.held import is_held
 from anychunk.io.source import OnChange, Storage, as_url, is_pattern, is_remote
 from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
+from anychunk.options import Copy, IndexOptions, OpenOptions, ParseOptions, checked
 from anychunk.read import pipeline
 from anychunk.read.zarr_array import Array, Group, open_path
 from anychunk.read.zarr_array import open_group as open_index
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from anychunk.metadata.dates import Duplicates, Georeference, Order
 
 
-@overload
+@checked(further=options_of_others)
 def index(
     url: "Url | Held | Iterable[Url] | Items",
     *,
@@ -42,57 +43,8 @@ def index(
     check_proj: bool = True,
     executor: Any = None,
     failures: "Failures | None" = None,
-    to: None = None,
-    batch: int | None = None,
-    **options: Any,
-) -> GroupIndex | ArrayIndex: ...
-
-
-@overload
-def index(
-    url: "Url | Held | Iterable[Url] | Items",
-    *,
-    format: str | None = None,
-    storage: Storage | None = None,
-    combine: "How | None" = None,
-    along: str | int | None = None,
-    overlap: "Overlap" = "error",
-    dates: "Dates" = None,
-    order: "Order" = "date",
-    duplicates: "Duplicates" = "error",
-    georeference: "Georeference" = "error",
-    assets: str | Sequence[str] | None = None,
-    sign: "Sign | None" = None,
-    check_proj: bool = True,
-    executor: Any = None,
-    failures: "Failures | None" = None,
-    to: Url,
-    batch: int | None = None,
-    **options: Any,
-) -> None: ...
-
-
-def index(
-    url: "Url | Held | Iterable[Url] | Items",
-    *,
-    format: str | None = None,
-    storage: Storage | None = None,
-    combine: "How | None" = None,
-    along: str | int | None = None,
-    overlap: "Overlap" = "error",
-    dates: "Dates" = None,
-    order: "Order" = "date",
-    duplicates: "Duplicates" = "error",
-    georeference: "Georeference" = "error",
-    assets: str | Sequence[str] | None = None,
-    sign: "Sign | None" = None,
-    check_proj: bool = True,
-    executor: Any = None,
-    failures: "Failures | None" = None,
-    to: Url | None = None,
-    batch: int | None = None,
-    **options: Any,
-) -> GroupIndex | ArrayIndex | None:
+    **options: Unpack[ParseOptions],
+) -> GroupIndex | ArrayIndex:
     """Read the structure of a file, or a saved index; no samples are read.
 
     Parameters:
@@ -129,17 +81,13 @@ def index(
             processes, a Dask client, or the address of a Dask scheduler; by default threads.
         failures: A dictionary. Files that cannot be indexed are left out and noted in it, with the
             reason; without it the first of them raises.
-        to: Where to save the index of several files, as `save` does, instead of returning it. An
-            Icechunk repository is written batch by batch, so that archives of any size are indexed
-            in little memory; what was there is replaced when all files are indexed.
-        batch: With `to`, the number of files that are held in memory; by default 500 or more.
         **options: Options of the format itself:
 
             - DTED: `checksums=False` reads records whose checksums are wrong.
             - JNRRD, NRRD, saved indexes and STAC items: `allow=[…]`, folders or url prefixes
               outside the file's own folder that it may refer to (`["*"]`: anywhere).
-            - N5: `axes="zyx"` or `"xyz"`, the order of dimensions; `blocks="samples"` or
-              `"bytes"`, the second for blocks that are not arrays of samples.
+            - N5: `axes="zyx"` or `"xyz"`, the order of dimensions; `content="samples"` or
+              `"bytes"`, the second for chunks that are not arrays of samples.
             - NITF: `rsets=True` or `False`, whether reduced resolutions in sibling files
               (`.r1`, `.r2` …) become levels; by default they do for local files.
               `justify=True` or `False`, whether left-justified samples (PJUST L) are shifted
@@ -150,17 +98,18 @@ def index(
               (`.aux.xml`, world files, `.ovr`, `.msk`); by default for local files.
 
     Returns:
-        A `GroupIndex`; an `ArrayIndex` where the url is itself one array, such as an N5 dataset;
-        None with `to`.
+        A `GroupIndex`; an `ArrayIndex` where the url is itself one array, such as an N5 dataset.
 
     Raises:
         AnychunkError: The file cannot be indexed; the subclass says why.
+        OptionError: There is no such option, or the format of the file does not have it; also a
+            `TypeError` and a `ValueError`.
         MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
     is_one = is_held(url) or (isinstance(url, str | Path) and not is_pattern(str(url)))
     if not is_one or combine is not None or assets is not None or sign is not None:
         if is_held(url):
-            raise ValueError("combine= takes paths and urls, not bytes or an open file")
+            raise OptionError("combine= takes paths and urls, not bytes or an open file")
         from anychunk.archive import index_many  # with all that combines and saves indexes
 
         return index_many(
@@ -170,8 +119,6 @@ def index(
             overlap=overlap,
             dates=dates,
             rules={"order": order, "duplicates": duplicates, "georeference": georeference},
-            to=to,
-            batch=batch,
             assets=assets,
             sign=sign,
             check_proj=check_proj,
@@ -182,13 +129,8 @@ def index(
             **options,
         )
     if is_held(url):
-        found = index_held(url, format, storage, options)
-    else:
-        found = index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
-    if to is None:
-        return found
-    found.save(as_url(to), storage=storage)
-    return None
+        return index_held(url, format, storage, options)
+    return index_one(as_url(cast("Url", url)), format=format, storage=storage, **options)
 
 
 def _as_index(
@@ -196,15 +138,16 @@ def _as_index(
 ) -> Node:
     if isinstance(url, GroupIndex | ArrayIndex):
         return url
-    return index(url, storage=storage, to=None, **options)
+    return index(url, storage=storage, **options)
 
 
+@checked(further=options_of_others)
 def open(  # noqa: A001 - the public name is anychunk.open
     url: "Url | Held | Node | Iterable[Url] | Items",
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Group | Array:
     """Open a file, or an index, as a read-only Zarr hierarchy.
 
@@ -216,7 +159,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
         **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `dates`,
             `order`, `duplicates`, `georeference`, `assets`, `sign`, `check_proj`, `executor`,
             `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes, STAC),
-            `axes` and `blocks` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
+            `axes` and `content` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
             (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
 
     Returns:
@@ -233,12 +176,13 @@ def open(  # noqa: A001 - the public name is anychunk.open
     return open_index(node, storage=storage, on_change=on_change)
 
 
+@checked(further=options_of_others)
 def open_group(
     url: "Url | Held | Node | Iterable[Url] | Items",
     *,
     storage: Storage | None = None,
     on_change: OnChange = "error",
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Group:
     """Open a file, or an index, as a read-only `zarr.Group`.
 
@@ -256,6 +200,7 @@ def open_group(
     return open_index(node, storage=storage, on_change=on_change)
 
 
+@checked(further=options_of_others)
 def open_array(
     url: "Url | Held | Node | Iterable[Url] | Items",
     *,
@@ -263,7 +208,7 @@ def open_array(
     level: int | str = 0,
     storage: Storage | None = None,
     on_change: OnChange = "error",
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Array:
     """Open one array of a file, by default the first image at full resolution.
 
@@ -283,15 +228,16 @@ def open_array(
     return open_path(node, array_path(node, image, level), storage=storage, on_change=on_change)
 
 
-def describe(url: Url | Held | Node, **options: Any) -> dict[str, Json]:
+@checked(further=options_of_others)
+def describe(url: Url | Held | Node, **options: Unpack[IndexOptions]) -> dict[str, Json]:
     """Return what a file holds as plain data, ready for JSON: its attributes and every array.
 
     Options are those of `index`.
     """
-    return described(_as_index(url, options.pop("storage", None), options))
+    storage = options.pop("storage", None)
+    return described(_as_index(url, storage, options))
 
 
-@dataclass(frozen=True, kw_only=True)
 class VirtualParser:
     """A parser for VirtualiZarr: `open_virtual_dataset(url, registry, parser=VirtualParser())`.
 
@@ -299,18 +245,29 @@ class VirtualParser:
     of every image stays at its own path, as `open_virtual_datatree` expects.
     """
 
-    image: int | str = 0
-    """The number of the image, or its path."""
-    level: int | str = 0
-    """The number of the level, 0 for full resolution, -1 for the coarsest; or its name."""
-    name: str = "image"
-    """The name of the variable."""
-    tree: bool = False
-    """Whether to keep all images and levels, in groups."""
-    copy: Literal["never", "needed"] = "never"
-    """`"needed"` copies chunks that a manifest cannot refer to; `"never"` refuses them."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `index`."""
+    @checked(further=options_of_others)
+    def __init__(
+        self,
+        *,
+        image: int | str = 0,
+        level: int | str = 0,
+        name: str = "image",
+        tree: bool = False,
+        copy: Copy = "never",
+        **options: Unpack[OpenOptions],
+    ) -> None:
+        """Choose what becomes the dataset.
+
+        Parameters:
+            image: The number of the image, or its path.
+            level: The number of the level, 0 for full resolution, -1 for the coarsest; or its name.
+            name: The name of the variable.
+            tree: Whether to keep all images and levels, in groups.
+            copy: `"needed"` copies chunks that a manifest cannot refer to; `"never"` refuses them.
+            **options: As in `index`.
+        """
+        self.image, self.level, self.name, self.tree = image, level, name, tree
+        self.copy, self.options = copy, options
 
     def __call__(self, url: str, registry: Any) -> Any:
         """Parse `url`, read by the stores of `registry`, into a `ManifestStore`."""
@@ -323,9 +280,8 @@ class VirtualParser:
         else:
             path = array_path(node, self.image, self.level)
             node = virtualizarr.single_level(node, path, self.name)
-        return virtualizarr.to_virtualizarr(
-            node, registry=registry, copy=self.copy, storage=storage
-        )
+        copy: Copy = self.copy
+        return virtualizarr.to_virtualizarr(node, registry=registry, copy=copy, storage=storage)
 
 
 def enable() -> None:

@@ -5,6 +5,7 @@ Icechunk repository, and groups in every form. Stacks and concatenations in othe
 from one index, which is small, because it has one table per array and not one index per file.
 """
 
+import itertools
 import math
 import pickle
 import tempfile
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Unpack, cast
 
 from anychunk import references
 from anychunk.combine import How, axis_of, group_names, stac, stac_assets
@@ -40,15 +41,17 @@ from anychunk.combine.mosaic import Overlap
 from anychunk.combine.parallel import Failures, attempt
 from anychunk.combine.patterns import expand
 from anychunk.combine.stac import Items, Sign
-from anychunk.errors import AnychunkError, FilesError, FormatError
+from anychunk.errors import AnychunkError, FilesError, FormatError, OptionError
+from anychunk.formats import options_of_others
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.indexing import Url, index_one, several_files
+from anychunk.io import sink
 from anychunk.io.source import Storage, absolute, as_url
 from anychunk.metadata.dates import Duplicates, Georeference, Order, Rules
 from anychunk.metadata.joining import collected_warnings
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Node, walk
+from anychunk.options import Copy, FileOptions, Progress, checked
 from anychunk.references import icechunk
-from anychunk.references.chunk_references import Copy
 from anychunk.references.documents import MOST_IMAGES
 from anychunk.references.seek_points import has_streams, with_points
 
@@ -171,10 +174,12 @@ def save_files(
     overlap: Overlap = "error",
     batch: int | None = None,
     copy: Copy = "never",
+    overwrite: bool = False,
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
     **options: Any,
 ) -> Summary:
-    """Index many files and save the index, which replaces what is at `target` when it is complete.
+    """Index many files and save the index, which appears at `target` when it is complete.
 
     Parameters:
         files: The files.
@@ -183,19 +188,23 @@ def save_files(
         overlap: As in `combine.combine`.
         batch: The number of files that are held in memory, for Icechunk and for groups.
         copy: "needed" copies chunks that the format cannot refer to; "never" refuses them.
-        storage: obstore's options, for the target and the sources.
+        overwrite: Whether an existing target is replaced.
+        storage: Of the sources.
+        target_storage: Of the target.
         options: Those of the index format's own `save`.
     """
     kind, how, done = references.index_format(target, format), files.recipe.how, Summary()
+    sink.check_free(target, overwrite=overwrite, storage=target_storage)
+    options |= {"copy": copy, "storage": storage, "target_storage": target_storage}
     if kind != "icechunk" and _is_large_group(files, batch, options):
-        _save_group(files, target, kind, batch, done, copy=copy, storage=storage, **options)
+        _save_group(files, target, kind, batch, done, **options)
         return done
     if kind != "icechunk" or how is None or not _is_in_batches(files):
         node = index_files(files, overlap=overlap)
-        references.save(node, target, format=kind, copy=copy, storage=storage, **options)
+        references.save(node, target, format=kind, overwrite=overwrite, **options)
         done.add(node, len(files.urls) - len(files.failures or ()), is_extended=False)
         return done
-    archive = icechunk.Archive(target, copy=copy, storage=storage)
+    archive = icechunk.Archive(target, **options)
     with archive.replacing():
         _append(files, archive, files.urls, there=0, batch=batch, done=done)
         if files.failures and not done.files:
@@ -250,12 +259,13 @@ def append_files(
     batch: int | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> Summary:
     """Add those files to an Icechunk repository that it does not have; one commit per batch."""
-    known = icechunk.saved_sources(target, storage=storage)
+    known = icechunk.saved_sources(target, storage=target_storage)
     waiting = [url for url in files.urls if absolute(url) not in known]
     done = Summary()
-    archive = icechunk.Archive(target, copy=copy, storage=storage)
+    archive = icechunk.Archive(target, copy=copy, storage=storage, target_storage=target_storage)
     _append(files, archive, waiting, there=len(known), batch=batch, done=done)
     if files.failures and not done.files and not known:
         raise FilesError(files.failures, len(waiting))
@@ -410,22 +420,83 @@ def index_many(
     combine: How | None,
     overlap: Overlap,
     rules: Mapping[str, Any],
-    to: Url | None,
-    batch: int | None,
-    storage: Storage | None,
     **options: Any,
-) -> Node | None:
+) -> Node:
     """Index several files, or STAC items; parameters are those of `anychunk.index`.
 
     `rules` are `order`, `duplicates` and `georeference`.
     """
-    files = files_to_index(urls, combine=combine, rules=Rules(**rules), storage=storage, **options)
+    files = files_to_index(urls, combine=combine, rules=Rules(**rules), **options)
     if combine is None and (len(files.urls) > 1 or not files.sources):
         raise several_files()
-    if to is None:
-        return index_files(files, overlap=overlap)
-    save_files(files, as_url(to), overlap=overlap, batch=batch, storage=storage)
-    return None
+    return index_files(files, overlap=overlap)
+
+
+@checked(further=options_of_others)
+def index_to(
+    url: Url | Iterable[Url] | Items,
+    target: Url,
+    *,
+    combine: How | None = None,
+    overlap: Overlap = "error",
+    order: Order = "date",
+    duplicates: Duplicates = "error",
+    georeference: Georeference = "error",
+    batch: int | None = None,
+    copy: Copy = "never",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    target_storage: Storage | None = None,
+    **options: Unpack[FileOptions],
+) -> int:
+    """Index files and save the index, batch by batch; return how many files were indexed.
+
+    An Icechunk repository, and a group in every form, are written batch by batch, so that archives
+    of any size are indexed in little memory. The target appears, or is replaced, when all files
+    are indexed.
+
+    Parameters:
+        url: As in `index`.
+        target: As in `save`; its extension decides the form.
+        combine: As in `index`.
+        overlap: As in `index`.
+        order: As in `index`.
+        duplicates: As in `index`.
+        georeference: As in `index`.
+        batch: The number of files that are held in memory; by default 500 or more.
+        copy: `"needed"` copies chunks that the target cannot refer to; `"never"` refuses them.
+        overwrite: Replace an existing target.
+        progress: Called with (files done, files in total).
+        storage: Of the files, as in `index`.
+        target_storage: Of the target.
+        **options: As in `index`.
+
+    Raises:
+        TargetExistsError: There is something at the target; also a `FileExistsError`.
+    """
+    rules = Rules(order=order, duplicates=duplicates, georeference=georeference)
+    sink.check_free(as_url(target), overwrite=overwrite, storage=target_storage)
+    files = files_to_index(url, combine=combine, rules=rules, storage=storage, **options)
+    if combine is None and len(files.urls) > 1:
+        raise several_files()
+    done = save_files(
+        replace(files, progress=counted(progress, len(files.urls))),
+        as_url(target),
+        overlap=overlap,
+        batch=batch,
+        copy=copy,
+        overwrite=overwrite,
+        storage=storage,
+        target_storage=target_storage,
+    )
+    return done.files
+
+
+def counted(progress: Progress | None, total: int) -> Callable[[], object] | None:
+    """Return a function to call after every file, for one that is called with (done, total)."""
+    number = itertools.count(1)
+    return None if progress is None else lambda: progress(next(number), total)
 
 
 def files_to_index(
@@ -554,7 +625,7 @@ def _known_dates(
     if dates is None or dates is False:
         return None if dates is None else {}
     if not _is_dated(combine, along):
-        raise ValueError("dates= needs combine='stack' along t")
+        raise OptionError("dates= needs combine='stack' along t")
     found = dates_of_urls(urls, dates, failures)
     if failures and not found:
         raise FilesError(failures, len(urls))
@@ -567,23 +638,21 @@ def _date_source(dates: Dates, known: Mapping[str, int] | None) -> DateSource:
     return "given" if known else "none"
 
 
+@checked(further=options_of_others)
 def append(
-    urls: Url | Iterable[Url] | Items,
-    target: str | Path,
+    url: Url | Iterable[Url] | Items,
+    target: Url,
     *,
-    combine: How = "group",
-    along: str | int | None = None,
-    dates: Dates = None,
+    combine: "How" = "group",
     order: Order = "date",
     duplicates: Duplicates = "error",
     georeference: Georeference = "error",
     batch: int | None = None,
-    executor: Any = None,
-    failures: Failures | None = None,
-    progress: Callable[[], object] | None = None,
+    copy: Copy = "never",
+    progress: Progress | None = None,
     storage: Storage | None = None,
-    copy: Literal["never", "needed"] = "never",
-    **options: Any,
+    target_storage: Storage | None = None,
+    **options: Unpack[FileOptions],
 ) -> int:
     """Add files to an Icechunk repository, one commit per batch; return how many were added.
 
@@ -592,45 +661,43 @@ def append(
     the files are added to what it wrote.
 
     Parameters:
-        urls: Paths, urls or patterns; or STAC items, with the options `assets`, `sign` and
-            `check_proj` of `index`.
+        url: As in `index`.
         target: The repository, created if it does not exist.
         combine: `"group"`, `"stack"` or `"concat"`; see `index`.
-        along: The axis to stack or concatenate along.
-        dates: As in `index`.
         order: As in `index`. With `"date"`, appended files must not be earlier than those that the
             repository has.
         duplicates: As in `index`; also for dates that the repository has.
         georeference: As in `index`; also for the place of the files that the repository has.
         batch: The number of files per commit; by default as many as make commits cheap, at least
             500.
-        executor: As in `index`.
-        failures: As in `index`.
-        progress: Called after every file.
-        storage: As in `index`.
         copy: `"needed"` copies chunks that Icechunk cannot refer to; `"never"` refuses them.
+        progress: Called with (files done, files in total).
+        storage: Of the files, as in `index`.
+        target_storage: Of the repository.
         **options: As in `index`.
     """
     files = files_to_index(
-        urls,
+        url,
         combine=check_appendable(combine),
-        along=along,
-        dates=dates,
         rules=Rules(order=order, duplicates=duplicates, georeference=georeference),
-        executor=executor,
-        failures=failures,
-        progress=progress,
         storage=storage,
         **options,
     )
-    done = append_files(files, as_url(target), batch=batch, copy=copy, storage=storage)
+    done = append_files(
+        replace(files, progress=counted(progress, len(files.urls))),
+        as_url(target),
+        batch=batch,
+        copy=copy,
+        storage=storage,
+        target_storage=target_storage,
+    )
     return done.files
 
 
 def check_appendable(combine: How) -> How:
     """Refuse a combination that needs all files at once."""
     if combine == "mosaic":
-        raise ValueError(
+        raise OptionError(
             "append: combine='mosaic' is not supported; index all files at once and save the result"
         )
     return combine

@@ -65,8 +65,19 @@ class NoSuchImageError(AnychunkError, KeyError):
     __str__ = Exception.__str__  # KeyError would show the message in quotes
 
 
-class OptionError(AnychunkError, ValueError):
-    """The caller passed an option with a value that is not accepted."""
+class OptionError(AnychunkError, ValueError, TypeError):
+    """The caller passed an option that does not exist, or with a value that is not accepted."""
+
+
+class TargetExistsError(AnychunkError, FileExistsError):
+    """There is something at the target already, and it is not replaced without `overwrite`."""
+
+    def __init__(self, target: object, what: str = "already exists") -> None:
+        self.target, self.what = target, what
+        super().__init__(f"{target}: {what}; remove it, or pass overwrite=True (--overwrite)")
+
+    def __reduce__(self) -> tuple[type["TargetExistsError"], tuple[object, str]]:
+        return type(self), (self.target, self.what)
 
 
 class FilesError(AnychunkError):

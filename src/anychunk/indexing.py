@@ -3,11 +3,9 @@
 Needs no zarr, and of the formats only the one that the file has.
 """
 
-import inspect
 import os
 from collections.abc import Buffer, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -15,7 +13,14 @@ import numpy as np
 
 from anychunk import formats
 from anychunk._version import __version__
-from anychunk.errors import OWN, AnychunkError, FormatError, UnsupportedError, untrusted
+from anychunk.errors import (
+    OWN,
+    AnychunkError,
+    FormatError,
+    OptionError,
+    UnsupportedError,
+    untrusted,
+)
 from anychunk.io.block_cache import buffered
 from anychunk.io.held import held_source, with_source
 from anychunk.io.opening import Folder, open_source
@@ -34,6 +39,7 @@ from anychunk.model.index import (
     walk,
     with_arrays,
 )
+from anychunk.options import check_for
 
 type Url = str | Path
 type Held = Buffer | BinaryIO
@@ -57,9 +63,9 @@ def index_url(url: Url, **options: Any) -> Node:
     return index_one(as_url(url), **options)
 
 
-def several_files() -> ValueError:
+def several_files() -> OptionError:
     """Return the error for a pattern or a list of files without a way to combine them."""
-    return ValueError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
+    return OptionError("several files require combine='stack', 'concat', 'mosaic' or 'group'")
 
 
 def index_one(
@@ -158,7 +164,7 @@ def _index_folder(folder: Folder, name: str | None, options: Mapping[str, Any]) 
                 raise
     if name in SAVED:
         references = _saved_indexes()
-        _check_options(references.INDEX_FORMATS[name].load, folder, options, where=folder.path)
+        check_for(references.INDEX_FORMATS[name].load, folder.path, options)
         loaded: Node = references.load_folder(folder, name, **options)
         return loaded
     module: formats.FolderFormat = _of_kind(name, formats.FolderFormat, folder.path)
@@ -178,7 +184,7 @@ def _index_object(
             name = "kerchunk"
     if name in SAVED:
         references = _saved_indexes()
-        _check_options(references.load, source, options, where=source.url)
+        check_for(references.load, source.url, options)
         loaded: Node = references.load(source, **options)
         return loaded
     module: formats.Format = _of_kind(name, formats.Format, source.url)
@@ -201,31 +207,13 @@ def _of_kind(name: str, kind: type, url: str) -> Any:
     return module
 
 
-_signature = cache(inspect.signature)
-
-
 def _parsed(
     parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
 ) -> Node:
     """Run a parser on untrusted bytes; a parser's own code may not raise foreign exceptions."""
-    _check_options(parse, source, options, where=where)
+    check_for(parse, where, options)
     with untrusted(where, own=(*OWN, parse.__module__.partition(".")[0])):
         return parse(source, **options)
-
-
-def _check_options(
-    parse: Callable[..., Node], source: Source | Folder, options: Mapping[str, Any], *, where: str
-) -> None:
-    """Refuse options that a parser does not have: the caller's mistake, not the file's."""
-    if not options:
-        return
-    signature = _signature(parse)
-    try:
-        signature.bind(source, **options)
-    except TypeError as e:
-        known = [n for n, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
-        listed = ", ".join(known) or "none"
-        raise TypeError(f"{where}: {e}; options of this format: {listed}") from None
 
 
 def _with_root(node: Node, about: dict[str, Json], pins: dict[str, Any]) -> Node:

@@ -303,7 +303,9 @@ def window_of(shape: Sequence[int]) -> str:
 
 def picture_level(node: Node, image: Image) -> str | None:
     """Return the path of the level that the picture of an image is made of; None for no picture."""
-    from anychunk.thumbnail import drawn_by, fitting_level, pick_bands, plane_axes
+    from anychunk.metadata.drawing import drawn
+    from anychunk.metadata.painting import bands_needed
+    from anychunk.thumbnail import fitting_level, plane_axes
 
     meaning = meaning_of(node, image)
     try:
@@ -320,7 +322,7 @@ def picture_level(node: Node, image: Image) -> str | None:
         box[axis] = slice(0, array.shape[axis])
     if bands is not None:
         count = array.shape[bands]
-        picked = pick_bands(drawn_by(meaning, count, None), count, None)
+        picked = bands_needed(drawn(meaning, count), count)
         box[bands] = slice(picked[0], picked[-1] + 1)
     parts = [(array, box)]
     mask = find(node, im.join(path.rpartition("/")[0], "mask"))

@@ -48,7 +48,6 @@ def thumbnail(
     image: int | str = 0,
     size: int = 512,
     at: Mapping[str, int] | None = None,
-    band: int | None = None,
     percentiles: tuple[float, float] | None = None,
     wanted: Selection | None = None,
     open_path: Callable[[str], Any] | None = None,
@@ -63,13 +62,13 @@ def thumbnail(
         image: Number or path of the image.
         size: The longer side of the picture, in pixels.
         at: Positions along other axes, such as z or t; by default the middle.
-        band: Show one band in grey. By default, the image is drawn in the colours that its file
-            states; three or more bands without colours as red, green and blue, of two the first.
         percentiles: The percentiles of the shown values that become black and white. By default,
             the limits that the file states, 0 to 255 for samples of 8 bits, and else 2 and 98.
-        wanted: The part to draw. Three bands of it are drawn as red, green and blue, unless the
-            image has channels with colours of their own. Of a part without a level the closest
-            level is read.
+        wanted: The part to draw, by default the image, in the colours that its file states; three
+            or more bands without colours as red, green and blue, of two the first. Three bands that
+            are chosen are drawn as red, green and blue, one in grey, unless the image has channels
+            with colours of their own, or a palette. Of a part without a level the closest level is
+            read.
         open_path: Opens the array at a path, for callers that cache chunks; not for parts.
 
     Raises `UnsupportedError` if the image has no plane, or no such band, axis or position, and
@@ -87,8 +86,8 @@ def thumbnail(
     array = opener(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     count = 1 if bands is None else array.shape[bands]
-    display = drawn_by(meaning, count, band)
-    picked = pick_bands(display, count, band)
+    display = drawing.drawn(meaning, count)
+    picked = painting.bands_needed(display, count)
     others = [i for i in range(array.ndim) if i not in (y, x, bands)]
     place = positions({i: shown.names[i] for i in others}, array.shape, at or {})
     table = without_nodata(painting.palette(display), meaning.nodata)
@@ -164,13 +163,15 @@ def check_pixels(shape: Shape) -> None:
 
 
 def drawn_meaning(meaning: Meaning, wanted: Selection | None) -> Meaning:
-    """Return the meaning of what is drawn: three chosen bands are red, green and blue."""
-    if wanted is None or wanted.bands is None or len(wanted.bands) != COLOUR:
+    """Return the meaning of what is drawn: three chosen bands are colours, one is grey."""
+    count = 0 if wanted is None or wanted.bands is None else len(wanted.bands)
+    if count not in (1, COLOUR):
         return meaning
-    display = meaning.display or Display(model="rgb")
+    display = meaning.display or Display(model="grey")
     is_coloured = display["model"] == "channels" and display.get("channels")
     if display["model"] in ("rgb", "grey", "channels") and not is_coloured:
-        display = display | Display(model="rgb", bands=[0, 1, 2])
+        model: Any = "rgb" if count == COLOUR else "grey"
+        display = display | Display(model=model, bands=[*range(count)])
     return replace(meaning, display=display)
 
 
@@ -304,22 +305,6 @@ def palette_picture(small: Array) -> npt.NDArray[np.uint8]:
     pixels = np.ascontiguousarray(np.rint(picture).astype(np.uint8).transpose(1, 2, 0))
     is_opaque = bool((pixels[..., 3] == 255).all())
     return np.ascontiguousarray(pixels[..., :3]) if is_opaque else pixels
-
-
-def drawn_by(meaning: Meaning, count: int, band: int | None) -> Display:
-    """Return how an image is drawn: all of its `count` bands, or one band in grey."""
-    display = drawing.drawn(meaning, count)
-    is_one = band is not None and display["model"] != "palette"
-    return Display(model="grey", bands=[band]) if band is not None and is_one else display
-
-
-def pick_bands(display: Display, count: int, band: int | None) -> list[int]:
-    """Return the bands to read: the one asked for, or those that the picture is painted from."""
-    if band is None:
-        return painting.bands_needed(display, count)
-    if not 0 <= band < count:
-        raise UnsupportedError(f"thumbnail: band {band} is outside 0..{count - 1}")
-    return [band]
 
 
 def band_limits(

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from xarray.core import indexing
 
 from anychunk import api, formats
 from anychunk.combine import stac
-from anychunk.errors import NoSuchImageError, UnsupportedError
+from anychunk.errors import NoSuchImageError, OptionError, UnsupportedError
 from anychunk.indexing import is_recognised
 from anychunk.io.object_stores import store_of_bytes
 from anychunk.io.source import Storage, as_url, is_remote, local_path
@@ -34,6 +34,7 @@ from anychunk.metadata.reading import IMAGE_LABEL, image_label, levels_of, meani
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find
+from anychunk.options import OpenOptions
 from anychunk.read.zarr_array import open_path
 from anychunk.read.zarr_store import IndexStore
 
@@ -90,7 +91,7 @@ class AnychunkEntrypoint(BackendEntrypoint):
         level: int | str = 0,
         group: str | None = None,
         storage: Storage | None = None,
-        **options: Any,
+        **options: Unpack[OpenOptions],
     ) -> Dataset:
         """Open one level of one image.
 
@@ -224,7 +225,7 @@ def index_of_zarr(
 
 def _refuse_options(options: Mapping[str, Any]) -> None:
     if options:
-        raise TypeError(f"options of anychunk.index are for paths and urls: {' '.join(options)}")
+        raise OptionError(f"options of anychunk.index are for paths and urls: {' '.join(options)}")
 
 
 def stored_in_memory(file: Any) -> tuple[str, Storage]:

@@ -79,7 +79,7 @@ def test_a_file_of_a_repository(tmp_path):
 
 @pytest.mark.parametrize("name", ["attributes.json", "data/attributes.json", "data/0/0"])
 def test_a_file_of_n5(tmp_path, name):
-    anychunk.write(DATA, tmp_path / "a.n5/data", block=(8, 8))
+    anychunk.write(DATA, tmp_path / "a.n5/data", chunk=(8, 8))
     (tmp_path / "a.n5" / name).unlink()
     os.mkfifo(tmp_path / "a.n5" / name)
     with pytest.raises(AnychunkError):

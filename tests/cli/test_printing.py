@@ -271,7 +271,7 @@ def offered(shell, out):
         (["thumb", "{}/bad.tif", "--image", ""], [], ["0"]),
         (["thumb", "{}/none.tif", "--image", ""], [], ["0"]),
         (["thumb", "http://127.0.0.1:9/a.tif", "--image", ""], [], ["0"]),
-        (["convert", "--preset", "ome"], ["ome-zarr"], ["cloud"]),
+        (["convert", "--like", "ome"], ["ome-zarr"], ["cloud"]),
         (["verify", "--against", "ti"], ["tifffile"], ["rasterio"]),
     ],
 )

@@ -80,7 +80,8 @@ def test_saved_dates_decode_equal(named, tmp_path, target, is_saved):
     if is_saved:
         anychunk.index(named, combine="stack", dates=dates).save(path)
     else:
-        assert anychunk.index(named, combine="stack", dates=dates, to=path, batch=2) is None
+        given = {"batch": 2, "overwrite": True}
+        assert anychunk.index_to(named, path, combine="stack", dates=dates, **given) == len(named)
     order = [3, 1, 0, 2]
     truth = np.array([text.rstrip("Z") for text in dates], "datetime64[ns]")[order]
     check(opened(path), truth, order)
@@ -136,7 +137,7 @@ def test_dates_in_tags_are_sorted(tagged, tmp_path):
 
 
 def index_to(urls, target, **options):
-    anychunk.index(urls, to=target, **options)
+    anychunk.index_to(urls, target=target, **options)
 
 
 def test_files_without_a_tag(tagged, tmp_path):

@@ -139,7 +139,7 @@ def test_files_of_items(tmp_path, name):
         collection = pystac.ItemCollection(items)
         (tmp_path / name).write_text(json.dumps(collection.to_dict(transform_hrefs=False)))
     check(opened(str(tmp_path / name)))
-    anychunk.index(tmp_path / name, combine="stack", assets=BANDS, to=tmp_path / "a.json")
+    anychunk.index_to(tmp_path / name, combine="stack", assets=BANDS, target=tmp_path / "a.json")
     check(xarray.open_dataset(tmp_path / "a.json", engine="anychunk"))
 
 
@@ -160,7 +160,7 @@ def test_saved_appended_and_in_processes(tmp_path, items):
     assert anychunk.append(items, target, **options) == 1  # the others are there
     assert anychunk.append(items, target, **options) == 0
     check(xarray.open_dataset(target, engine="anychunk"))
-    anychunk.index(items, **options, to=tmp_path / "b.parquet")
+    anychunk.index_to(items, **options, target=tmp_path / "b.parquet")
     check(xarray.open_dataset(tmp_path / "b.parquet", engine="anychunk"))
 
 

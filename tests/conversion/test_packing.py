@@ -15,7 +15,7 @@ from rasterio.transform import from_origin
 import anychunk
 from anychunk.codecs import CastValue, ScaleOffset
 from anychunk.conversion.packing import choose
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError
 from tests.support.patience import PATIENCE_S
 
 VALUES = (273.15 + np.random.default_rng(0).normal(0, 15, (300, 260))).astype("float32")
@@ -142,10 +142,10 @@ def test_what_cannot_be_packed(tmp_path):
         (tmp_path / "i.npy", "int8", "samples of int16"),
         (tiff(tmp_path / "inf.tif", infinite), "int16", "infinite"),
     ):
-        with pytest.raises(UnsupportedError, match=match):
+        with pytest.raises(OptionError, match=match):
             anychunk.convert(given, target, pack=pack)
         assert not target.exists()
-    with pytest.raises(UnsupportedError, match="pack"):
+    with pytest.raises(OptionError, match="pack"):
         anychunk.convert(source, tmp_path / "b.tif", pack="int16")
 
 
@@ -236,6 +236,6 @@ def test_lists_that_zarr_refuses(tmp_path):
         [7],
         [serializer, serializer],
     ):
-        with pytest.raises(UnsupportedError):
+        with pytest.raises(OptionError):
             anychunk.write(VALUES, tmp_path / "a.zarr", compression=codecs)
         assert not (tmp_path / "a.zarr").exists()

@@ -93,7 +93,7 @@ def test_the_fingerprint_names_source_and_result(source):
     assert plan(source, workers=7).fingerprint == first
     others = [
         plan(source, chunk=(8, 8)).fingerprint,
-        plan(source, compression="zstd:4").fingerprint,
+        plan(source, compression_level=4).fingerprint,
         plan(source, levels=2).fingerprint,
         plan(source, levels=2, method="max").fingerprint,
         make_plan(source, ZarrOptions(axes="zx"), 1).fingerprint,

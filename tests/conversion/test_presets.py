@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anychunk.conversion import presets
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError
 
 NAMES = st.permutations(["t", "c", "z", "y", "x"])
 
@@ -65,28 +65,28 @@ def test_sizes_of_the_last_axes():
     assert presets.trailing((), 2, "chunk") == (1, 1)
     assert presets.clipped((8, 9), (5, 0)) == (5, 1)
     for sizes in ((1, 2, 3), (0, 4), (-1,)):
-        with pytest.raises(UnsupportedError) as caught:
+        with pytest.raises(OptionError) as caught:
             presets.trailing(sizes, 2, "shard")
         assert all(text in str(caught.value) for text in ("shard", str(sizes), "2 axes"))
 
 
 @pytest.mark.parametrize(
-    ("text", "names", "levels"),
+    ("text", "level", "names", "levels"),
     [
-        ("zstd", ["zstd"], [3]),
-        ("zstd:-5", ["zstd"], [-5]),
-        ("gzip:9+crc32c", ["gzip", "crc32c"], [9, None]),
-        ("blosc", ["blosc"], [5]),
-        ("none", [], []),
-        ("", [], []),
-        ("none+crc32c", ["crc32c"], [None]),
-        ('{"name": "gzip", "configuration": {"level": 2}}', ["gzip"], [2]),
-        ('[{"name": "crc32c"}]', ["crc32c"], [None]),
-        ([{"name": "own"}], ["own"], [None]),
+        ("zstd", None, ["zstd"], [3]),
+        ("zstd", -5, ["zstd"], [-5]),
+        ("gzip+crc32c", 9, ["gzip", "crc32c"], [9, None]),
+        ("blosc", None, ["blosc"], [5]),
+        ("none", None, [], []),
+        ("", None, [], []),
+        ("none+crc32c", None, ["crc32c"], [None]),
+        ('{"name": "gzip", "configuration": {"level": 2}}', None, ["gzip"], [2]),
+        ('[{"name": "crc32c"}]', None, ["crc32c"], [None]),
+        ([{"name": "own"}], None, ["own"], [None]),
     ],
 )
-def test_compression(text, names, levels):
-    found = presets.compressors(text, 2)
+def test_compression(text, level, names, levels):
+    found = presets.compressors(text, level, 2)
     assert [codec["name"] for codec in found] == names
     settings = [codec.get("configuration", {}) for codec in found]
     assert [s.get("level", s.get("clevel")) for s in settings] == levels
@@ -94,18 +94,19 @@ def test_compression(text, names, levels):
 
 def test_blosc_shuffles_what_has_several_bytes():
     for itemsize, shuffle in ((1, "noshuffle"), (4, "shuffle")):
-        (codec,) = presets.compressors("blosc:7", itemsize)
+        (codec,) = presets.compressors("blosc", 7, itemsize)
         assert codec["configuration"]["shuffle"] == shuffle
         assert codec["configuration"]["typesize"] == itemsize
 
 
-@pytest.mark.parametrize("text", ["zip", "zstd:", "zstd:high", "zstd+lzma", "[{"])
-def test_unknown_compression(text):
-    if text == "zstd:":
-        assert presets.compressors(text, 1) == presets.compressors("zstd", 1)
-        return
-    with pytest.raises(UnsupportedError, match="compression"):
-        presets.compressors(text, 1)
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("zip", None), ("zstd:5", None), ("zstd+lzma", None), ("[{", None), ("zstd", "high"),
+     ("zstd", 1.5), ("none", 3), ("crc32c", 3), ([{"name": "zstd", "configuration": {"level": 3, "checksum": False}}], 3)],
+)  # fmt: skip
+def test_unknown_compression(text, level):
+    with pytest.raises(OptionError, match="compression"):
+        presets.compressors(text, level, 1)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_unknown_compression(text):
     [("uint16", "bytes"), ("string", "vlen-utf8"), ("variable_length_bytes", "vlen-bytes")],
 )
 def test_codec_chain(data_type, serializer):
-    compressed = [{"name": "zstd"}]
+    compressed = [{"name": "zstd", "configuration": {"level": 3, "checksum": False}}]
     plain = presets.codec_chain(data_type, (4, 4), (4, 4), compressed)
     assert [codec["name"] for codec in plain] == [serializer, "zstd"]
     (shard,) = presets.codec_chain(data_type, (4, 4), (8, 4), compressed)
@@ -128,6 +129,6 @@ def test_presets_are_described():
         assert presets.preset(name) is preset
         assert preset.about
         assert preset.shard_bytes % preset.chunk_bytes == 0
-        assert presets.compressors(preset.compression, 2)
-    with pytest.raises(UnsupportedError, match="'fast'.*ome-zarr cloud archive"):
+        assert presets.compressors(preset.compression, preset.compression_level, 2)
+    with pytest.raises(OptionError, match="'fast'.*ome-zarr cloud archive"):
         presets.preset("fast")

@@ -13,7 +13,7 @@ import zarr
 
 import anychunk
 from anychunk.conversion.staging import Journal
-from anychunk.errors import AnychunkError, FormatError
+from anychunk.errors import AnychunkError
 from tests.read.test_replaced_files import change
 
 pytestmark = pytest.mark.skipif(
@@ -80,7 +80,7 @@ def test_old_and_new_are_not_mixed(tmp_path, stopped, name, how, is_saved):
     target = tmp_path / name
     stopped(source, target)
     change(file, (tmp_path / "new.npy").read_bytes(), how)
-    with pytest.raises(FormatError, match=rf"\.{name}\.part: .*overwrite"):
+    with pytest.raises(FileExistsError, match=rf"\.{name}\.part: .*overwrite"):
         anychunk.convert(source, target, **OPTIONS[target.name])
     assert not target.exists()
     anychunk.convert(source, target, overwrite=True, **OPTIONS[target.name])

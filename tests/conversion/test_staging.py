@@ -124,15 +124,15 @@ def test_a_part_damaged_meanwhile_is_written_again(npy, tmp_path, target, monkey
 
 def test_external_tiles_are_resumed(npy, tmp_path, monkeypatch):
     file, data = npy
-    options = {"storage": "external", "pattern": "tiles/{x}_{y}_{z}.gz"}
+    options = {"external": True, "pattern": "tiles/{x}_{y}_{z}.gz"}
     with monkeypatch.context() as patch:
         fail_after(patch, 7, AnychunkError("stop"))
         with pytest.raises(AnychunkError, match="stop"):
-            anychunk.convert(file, tmp_path / "b.jnrrd", options=options, **OPTIONS)
+            anychunk.convert(file, tmp_path / "b.jnrrd", **options, **OPTIONS)
     assert not (tmp_path / "b.jnrrd").exists()
     with monkeypatch.context() as patch:
         written = fail_after(patch, 10_000, AnychunkError("never"))
-        done = anychunk.convert(file, tmp_path / "b.jnrrd", options=options, verify=True, **OPTIONS)
+        done = anychunk.convert(file, tmp_path / "b.jnrrd", **options, verify=True, **OPTIONS)
     assert len(written) < 36
     assert done.skipped_bytes > 0
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "b.jnrrd")[...], data)
@@ -145,7 +145,7 @@ def test_only_the_same_conversion_is_resumed(npy, tmp_path, target, monkeypatch)
         with pytest.raises(AnychunkError, match="stop"):
             anychunk.convert(npy[0], tmp_path / target, **OPTIONS)
     other = {**OPTIONS, "compression": "zstd"}
-    with pytest.raises(FormatError, match=rf"\.{target}\.part: .*overwrite"):
+    with pytest.raises(FileExistsError, match=rf"\.{target}\.part: .*overwrite"):
         anychunk.convert(npy[0], tmp_path / target, **other)
     anychunk.convert(npy[0], tmp_path / target, overwrite=True, **other)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.npy", target]
@@ -212,9 +212,9 @@ def test_a_dataset_joins_a_container(npy, tmp_path, monkeypatch):
     for name in ("volumes/raw", "volumes/other", "labels"):
         np.testing.assert_array_equal(n5_read(tmp_path / "b.n5" / name), data.T)
     assert "n5" in json.loads((tmp_path / "b.n5/attributes.json").read_text())
-    with pytest.raises(FormatError, match=r"b\.n5/labels: .*overwrite"):
+    with pytest.raises(FileExistsError, match=r"b\.n5/labels: .*overwrite"):
         anychunk.convert(file, tmp_path / "b.n5/labels")
-    with pytest.raises(FormatError, match=r"b\.n5: .*overwrite"):
+    with pytest.raises(FileExistsError, match=r"b\.n5: .*overwrite"):
         anychunk.convert(file, tmp_path / "b.n5")
     np.save(file, data[:5])
     anychunk.convert(file, tmp_path / "b.n5/labels", overwrite=True)
@@ -251,7 +251,7 @@ def test_a_container_that_was_never_finished_is_not_good(tmp_path, npy, monkeypa
     """`anychunk.write` fails: no attributes are there, and `verify` says that nothing is."""
     fail_after(monkeypatch, 3, AnychunkError("stop"))
     with pytest.raises(AnychunkError, match="stop"):
-        anychunk.write(npy[1], tmp_path / "b.n5/raw", block=(16, 16, 16))
+        anychunk.write(npy[1], tmp_path / "b.n5/raw", chunk=(16, 16, 16))
     assert not list((tmp_path / "b.n5").rglob("attributes.json"))
     (tmp_path / "b.n5/attributes.json").write_text('{"n5": "2.5.1"}')  # as others leave it
     report = anychunk.verify(tmp_path / "b.n5")

@@ -9,7 +9,7 @@ import anychunk
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.target import Target
-from anychunk.errors import FormatError
+from anychunk.errors import FormatError, TargetExistsError
 from anychunk.io.object_stores import memory_store
 from anychunk.io.opening import read_object
 
@@ -65,7 +65,7 @@ def test_a_local_target_is_written_beside_its_name(tmp_path, plan):
 def test_an_existing_target_is_refused(url, plan):
     finished(url, plan)
     target = Target(url, None)
-    with pytest.raises(FormatError, match=url):
+    with pytest.raises(TargetExistsError, match=url):
         target.prepare("another", overwrite=False)
     target.prepare("another", overwrite=True)
 
@@ -78,7 +78,7 @@ def test_an_unfinished_conversion_is_resumed_only_by_itself(url, plan):
         journal.add("0/0", 7)
         journal.flush()
     assert target.prepare(plan.fingerprint, overwrite=False).done() == {"0/0": 7}
-    with pytest.raises(FormatError, match=target.part):
+    with pytest.raises(TargetExistsError, match=target.part):
         target.prepare("another", overwrite=False)
     assert target.prepare("another", overwrite=True).done() == {}
 
@@ -99,7 +99,7 @@ def test_overwriting_replaces_everything(url, plan, tmp_path):
 
 def test_a_file_in_the_way_is_replaced_only_if_allowed(tmp_path, plan):
     (tmp_path / "b.zarr").write_text("a file")
-    with pytest.raises(FormatError, match=r"b\.zarr"):
+    with pytest.raises(FileExistsError, match=r"b\.zarr"):
         finished(str(tmp_path / "b.zarr"), plan)
     finished(str(tmp_path / "b.zarr"), plan, overwrite=True)
     assert (tmp_path / "b.zarr" / "zarr.json").exists()

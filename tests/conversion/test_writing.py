@@ -11,7 +11,7 @@ import zarr
 from rasterio.transform import Affine
 
 import anychunk
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import UnsupportedError
 
 DATA = np.random.default_rng(0).integers(0, 5000, (3, 700, 900)).astype("uint16")
 
@@ -36,7 +36,7 @@ def test_arrays(tmp_path, kind):
 
 def test_equal_shapes_are_not_taken_for_equal_arrays(tmp_path):
     anychunk.write(DATA, tmp_path / "a.zarr")
-    with pytest.raises(FormatError, match="overwrite"):
+    with pytest.raises(FileExistsError, match="overwrite"):
         anychunk.write(DATA + 1, tmp_path / "a.zarr")
     anychunk.write(DATA + 1, tmp_path / "a.zarr", overwrite=True)
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.zarr"), DATA + 1)

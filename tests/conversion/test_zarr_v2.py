@@ -9,7 +9,7 @@ import zarr
 
 import anychunk
 from anychunk.conversion import zarr_v2
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError, UnsupportedError
 from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
 
@@ -50,7 +50,7 @@ def test_plain_zarr_reads_it(cells):
     assert consolidated["1/image"].shape == (3, 2, 35, 45)
 
 
-@pytest.mark.parametrize("compression", [None, "zstd:3", "gzip", "blosc", "none"])
+@pytest.mark.parametrize("compression", [None, "zstd", "gzip", "blosc", "none"])
 def test_tensorstore_reads_it(tmp_path, compression):
     import tensorstore
 
@@ -99,7 +99,7 @@ def test_gdal_reads_pixels_and_place(tmp_path):
         nodata=-9999, crs="EPSG:32633", transform=place,
     ) as file:  # fmt: skip
         file.write(values)
-    for compression in (None, "zstd:3", "gzip", "none"):
+    for compression in (None, "zstd", "gzip", "none"):
         anychunk.convert(tmp_path / "a.tif", tmp_path / "a.zarr", like=LIKE, levels=2,
                          compression=compression, overwrite=True)  # fmt: skip
         with rasterio.open(tmp_path / "a.zarr/0") as file:
@@ -155,7 +155,7 @@ def test_an_interrupted_conversion_is_resumed(tmp_path):
 )
 def test_what_zarr_v2_lacks_is_refused_before_anything_is_written(tmp_path, options, word):
     np.save(tmp_path / "a.npy", np.zeros((64, 64)))
-    with pytest.raises(UnsupportedError, match=word):
+    with pytest.raises((UnsupportedError, OptionError), match=word):
         anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", like=LIKE, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
 

@@ -239,7 +239,7 @@ def test_the_signature_travels_with_a_pickled_array(web):
 
 
 def test_the_signature_of_a_folder_is_sent_for_its_chunks_only_by_who_has_it(tmp_path):
-    anychunk.write(VALUES, tmp_path / "a.n5", block=(48, 40))
+    anychunk.write(VALUES, tmp_path / "a.n5", chunk=(48, 40))
     root = zarr.create_array(tmp_path / "a.zarr", shape=VALUES.shape, dtype=VALUES.dtype)
     root[...] = VALUES
     with http_server.serve(tmp_path, strip_query=True) as served:

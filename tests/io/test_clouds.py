@@ -74,7 +74,13 @@ def check_saved(bucket, storage):
     """Index a bucket's files, save the index to the bucket, and open it again."""
     files = f"{bucket}/data/*.tif"
     for form in ("i.json", "i.parquet"):
-        anychunk.index(files, combine="group", storage=storage, to=f"{bucket}/{form}")
+        anychunk.index_to(
+            files,
+            combine="group",
+            storage=storage,
+            target_storage=storage,
+            target=f"{bucket}/{form}",
+        )
         for name in ("a", "b"):
             check(f"{bucket}/{form}", f"{name}/0/0/image", storage=storage)
 
@@ -112,8 +118,12 @@ def test_azure_by_the_environment_and_by_signatures(azure, monkeypatch):
 def test_icechunk_on_azure(azure):
     options, _ = azure
     target = "az://box/archive.icechunk"
-    assert anychunk.append("az://box/data/a.tif", target, storage=options) == 1
-    assert anychunk.append("az://box/data/*.tif", target, storage=options) == 1
+    assert (
+        anychunk.append("az://box/data/a.tif", target, storage=options, target_storage=options) == 1
+    )
+    assert (
+        anychunk.append("az://box/data/*.tif", target, storage=options, target_storage=options) == 1
+    )
     check(target, "b/0/0/image", storage=options)
     # Icechunk by itself, with the repository's own containers
     repository = open_repository(target, storage=options)

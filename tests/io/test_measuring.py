@@ -98,7 +98,7 @@ def test_requests(path):
 
 
 def test_chunks_that_are_files(tmp_path):
-    anychunk.write(VALUES, tmp_path / "a.n5", block=(64, 64))
+    anychunk.write(VALUES, tmp_path / "a.n5", chunk=(64, 64))
     array = anychunk.open_array(tmp_path / "a.n5")
     with anychunk.read_stats() as stats:
         array[...]

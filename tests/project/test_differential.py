@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import uuid
 
 import numpy as np
 import pytest
@@ -231,6 +232,9 @@ def test_known_renamings_are_no_differences(harness):
     assert normal(f"{differential.URI}jpeg2000") == "anychunk.jpeg2000"
     names = ("TZ2XQGKFNRKHH3V7VWS0", "4S685WXKSZDBQKY7FQRG")  # by Icechunk, at random
     assert len({normal(f"<here>/i.icechunk/chunks/{name}") for name in names}) == 1
+    assert normal("<ast.Name object at 0x7f0197767090>") == normal("<ast.Name object at 0x7f9b>")
+    texts = [f'<OME UUID="urn:uuid:{uuid.uuid4()}">{" " * 2000}' for _ in range(2)]
+    assert len({normal(differential.brief(text)) for text in texts}) == 1
 
 
 def test_growth_of_memory():

@@ -20,7 +20,7 @@ VALUES = np.arange(30 * 40 * 20, dtype="uint16").reshape(30, 40, 20)
 
 @pytest.fixture
 def array(tmp_path):
-    anychunk.write(VALUES, tmp_path / "a.n5", block=(8, 16, 7), compression="zstd")
+    anychunk.write(VALUES, tmp_path / "a.n5", chunk=(8, 16, 7), compression="zstd")
     return anychunk.open(tmp_path / "a.n5")
 
 
@@ -94,7 +94,7 @@ def test_local_reads_do_without_the_event_loop(array, monkeypatch):
 
 
 def test_members_of_groups_are_read_that_way_too(tmp_path):
-    anychunk.write(VALUES, tmp_path / "a.n5/deep/volume", block=(8, 16, 7))
+    anychunk.write(VALUES, tmp_path / "a.n5/deep/volume", chunk=(8, 16, 7))
     group = anychunk.open(tmp_path / "a.n5")
     assert isinstance(group, zarr.Group)
     level = group["deep/volume/0"]
@@ -112,7 +112,7 @@ def test_members_of_groups_are_read_that_way_too(tmp_path):
 def test_many_readers_at_once_share_the_pool(tmp_path):
     """More reads than threads: each must end, whoever runs its chunks."""
     data = np.random.default_rng(0).integers(0, 999, (64, 256, 256), dtype="uint16")
-    anychunk.write(data, tmp_path / "a.n5", block=(8, 128, 128), compression="zstd")
+    anychunk.write(data, tmp_path / "a.n5", chunk=(8, 128, 128), compression="zstd")
     array = anychunk.open(tmp_path / "a.n5")
     with ThreadPoolExecutor(12) as threads:
         for found in threads.map(lambda _: array[...], range(24)):

@@ -111,7 +111,7 @@ def test_arrays_without_axes(tmp_path):
 
 def announced(tmp_path, dimensions):
     """An N5 dataset of one block that announces many more."""
-    anychunk.write(np.ones((8, 8), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="raw")
+    anychunk.write(np.ones((8, 8), "uint8"), tmp_path / "a.n5", chunk=(8, 8), compression="raw")
     document = tmp_path / "a.n5/attributes.json"
     fields = json.loads(document.read_text()) | {"dimensions": dimensions}
     document.write_text(json.dumps(fields))

@@ -37,7 +37,7 @@ def made(tmp_path_factory):
     for target in COMBINED:
         (folder / f"many-{target}").mkdir()
         files = [folder / "a.tif", folder / "b.tif"]
-        anychunk.index(files, combine="group", to=folder / f"many-{target}" / target)
+        anychunk.index_to(files, combine="group", target=folder / f"many-{target}" / target)
     return folder
 
 

@@ -67,7 +67,7 @@ def write_n5(path):
 
 
 def write_jnrrd(path, **options):
-    anychunk.write(GREY, path, tile=(32, 32), **options)
+    anychunk.write(GREY, path, chunk=(32, 32), **options)
 
 
 WRITERS = {
@@ -81,7 +81,7 @@ WRITERS = {
     "npy": lambda f: np.save(f / "a.npy", GREY),
     "jnrrd": lambda f: write_jnrrd(f / "a.jnrrd", compression="zstd"),
     "jnrrd-external": lambda f: write_jnrrd(
-        f / "a.jnrrd", compression="gzip", storage="external", pattern="t_{x}_{y}.bin"
+        f / "a.jnrrd", compression="gzip", external=True, pattern="t_{x}_{y}.bin"
     ),
     "n5": lambda f: write_n5(f / "a.n5"),
 }

@@ -55,10 +55,10 @@ def test_parquet_saved_again_is_never_half_of_each(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sink, "_write_aside", failing)
     with pytest.raises(SourceError, match="full"):
-        node.save(target)
+        node.save(target, overwrite=True)
     monkeypatch.undo()
     np.testing.assert_array_equal(anychunk.open(target)["s"][...], old_truth)
-    node.save(target)
+    node.save(target, overwrite=True)
     np.testing.assert_array_equal(anychunk.open(target)["0/0"][...], truth)
 
 
@@ -171,7 +171,7 @@ def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
 
     anychunk.index(paths, combine="group").save(target)
     target.chmod(0o750)
-    anychunk.index(paths[:2], combine="group").save(target)
+    anychunk.index(paths[:2], combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1"]
     assert not (target / "f2").exists()
     assert target.stat().st_mode & 0o777 == 0o750
@@ -182,10 +182,10 @@ def test_replaced_in_one_step(tmp_path, monkeypatch, has_exchange):
     with monkeypatch.context() as broken:
         broken.setattr(parquet, "_records", fail)
         with pytest.raises(OSError, match="no more"):
-            anychunk.index(paths, combine="group").save(target)
+            anychunk.index(paths, combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1"]
     (target / "notes.txt").write_text("mine")
-    anychunk.index(paths, combine="group").save(target)
+    anychunk.index(paths, combine="group").save(target, overwrite=True)
     assert names() == ["f0", "f1", "f2"]
     assert (target / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []

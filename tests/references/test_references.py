@@ -18,6 +18,7 @@ from anychunk.errors import (
     AnychunkError,
     FormatError,
     LimitError,
+    OptionError,
     SourceChangedError,
     TruncatedError,
     UnsupportedError,
@@ -144,7 +145,7 @@ def test_saving_again_replaces(tmp_path):
     other = GroupIndex(members={"z": node["0/0"]})
     for form in FORMS:
         other.save(tmp_path / form)
-        node.save(tmp_path / form)
+        node.save(tmp_path / form, overwrite=True)
         opened = anychunk.open(tmp_path / form)
         assert list(opened.group_keys()) == ["0"]
         np.testing.assert_array_equal(opened["0/0"][...], truth)
@@ -154,7 +155,7 @@ def test_unknown_targets_are_refused(tmp_path):
     node, _ = plain(tmp_path)
     with pytest.raises(UnsupportedError, match=r"i\.xyz.* \.json \.parquet \.parq"):
         node.save(tmp_path / "i.xyz")
-    with pytest.raises(UnsupportedError, match="'zip'.*kerchunk parquet icechunk"):
+    with pytest.raises(OptionError, match="'zip'.*kerchunk parquet icechunk"):
         node.save(tmp_path / "i.json", format="zip")
     node.save(tmp_path / "named", format="icechunk")
     assert anychunk.open(tmp_path / "named")["0/0"].shape == (4, 4)

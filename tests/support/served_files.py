@@ -54,11 +54,11 @@ def jpeg2000(path: Path, data: np.ndarray) -> None:
 
 
 def n5(path: Path, data: np.ndarray) -> None:
-    anychunk.write(data, str(path), block=(1, 32, 32), compression="gzip")
+    anychunk.write(data, str(path), chunk=(1, 32, 32), compression="gzip")
 
 
 def jnrrd(path: Path, data: np.ndarray) -> None:
-    anychunk.write(data, str(path), tile=(1, 32, 32), compression="zstd")
+    anychunk.write(data, str(path), chunk=(1, 32, 32), compression="zstd")
 
 
 MAKERS = {

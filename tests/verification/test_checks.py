@@ -79,7 +79,7 @@ def test_zarr_documents_that_read_n5_blocks_transposed(tmp_path, codec, format):
 
 def test_absent_chunks_are_read_many_at_a_time(tmp_path, monkeypatch):
     """A few bytes announce any number of them."""
-    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8))
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", chunk=(8, 8))
     attributes = json.loads((tmp_path / "a.n5/attributes.json").read_text())
     attributes["dimensions"] = [80_000, 14]
     (tmp_path / "a.n5/attributes.json").write_text(json.dumps(attributes))
@@ -269,7 +269,7 @@ def announce_more_blocks(path, dimensions):
 
 def test_absent_blocks_are_not_tried(tmp_path):
     """A few bytes announce millions: the folder is listed, and its last block still checked."""
-    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="gzip")
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", chunk=(8, 8), compression="gzip")
     announce_more_blocks(tmp_path / "a.n5", [80_000, 80_000])
     (tmp_path / "a.n5/9999").mkdir()
     (tmp_path / "a.n5/9999/9999").write_bytes(b"no block")
@@ -321,7 +321,7 @@ def test_an_absent_chunk_of_any_size_is_not_allocated(tmp_path, part):
 
 def test_what_cannot_be_listed_is_tried_up_to_a_limit_that_names_itself(tmp_path):
     """A link in the place of a folder may lead to any number of blocks."""
-    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8))
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", chunk=(8, 8))
     announce_more_blocks(tmp_path / "a.n5", [80_000, 80])
     (tmp_path / "a.n5/7").symlink_to("0")
     with limits.override(probed_chunks=5000):
@@ -352,7 +352,7 @@ def test_tiles_whose_digits_touch_are_checked(tmp_path, pattern):
 
 
 def test_a_folder_that_may_not_be_listed_is_not_absent(tmp_path, monkeypatch):
-    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", block=(8, 8), compression="gzip")
+    anychunk.write(np.ones((16, 16), "uint8"), tmp_path / "a.n5", chunk=(8, 8), compression="gzip")
     (tmp_path / "a.n5/1/1").write_bytes(b"no block")
     monkeypatch.setattr(present.os, "scandir", Mock(side_effect=PermissionError(13, "denied")))
     assert not anychunk.verify(tmp_path / "a.n5").is_good

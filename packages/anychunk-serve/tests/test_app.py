@@ -211,7 +211,7 @@ def test_thumbnail(client_of, scene):
 )
 def test_attributes_that_lie(client_of, tmp_path, ome):
     path = tmp_path / "v.n5"
-    anychunk.write(np.zeros((700, 700), "uint8"), str(path / "image" / "0"), block=(256, 256))
+    anychunk.write(np.zeros((700, 700), "uint8"), str(path / "image" / "0"), chunk=(256, 256))
     (path / "attributes.json").write_text(json.dumps({"n5": "4.0.0"}))
     (path / "image" / "attributes.json").write_text(json.dumps({"ome": ome}))
     client = client_of(path)

@@ -102,7 +102,7 @@ def test_a_defect_of_ours_is_not_blamed_on_the_file(client_of, scene, monkeypatc
 
 def test_a_changed_block_of_n5_is_read_again(client_of, tmp_path):
     path = tmp_path / "v.n5"
-    anychunk.write(np.full((64, 64), 1, "uint8"), str(path), block=(32, 32), compression="raw")
+    anychunk.write(np.full((64, 64), 1, "uint8"), str(path), chunk=(32, 32), compression="raw")
     client = client_of(path)
     url = "/zarr-raw/v.n5/0/image/c/0/0"
     assert set(client.get(url).content) == {1}

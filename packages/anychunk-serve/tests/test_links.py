@@ -16,7 +16,7 @@ pytestmark = needs_links
 @pytest.fixture
 def evil(tmp_path):
     place = tmp_path / "in" / "evil.n5"
-    anychunk.write(np.ones((64, 64), "uint8"), place / "data", block=(32, 32))
+    anychunk.write(np.ones((64, 64), "uint8"), place / "data", chunk=(32, 32))
     (tmp_path / "secret").write_bytes(SECRET)
     return place
 
@@ -40,7 +40,7 @@ def test_blocks(client_of, evil, tmp_path, size):
 
 
 def test_folders(client_of, evil, tmp_path):
-    anychunk.write(np.ones((64, 64), "uint8"), tmp_path / "out/other.n5/data", block=(32, 32))
+    anychunk.write(np.ones((64, 64), "uint8"), tmp_path / "out/other.n5/data", chunk=(32, 32))
     (evil / "way").symlink_to(tmp_path / "out/other.n5")
     (evil / "attributes").symlink_to(tmp_path)
     client = client_of(evil.parent)

@@ -218,7 +218,7 @@ def test_a_file_that_comes_back_is_another(live, file, tmp_path):
 
 def test_chunks_of_a_removed_n5_are_not_absent(live, tmp_path):
     path = tmp_path / "v.n5"
-    anychunk.write(np.ones((1100, 64), "uint8"), str(path), block=(32, 32), compression="raw")
+    anychunk.write(np.ones((1100, 64), "uint8"), str(path), chunk=(32, 32), compression="raw")
     client = live(tmp_path)
     assert client.get("/zarr-raw/v.n5/0/image/c/0/0").status_code == 200
     shutil.rmtree(path)
@@ -230,11 +230,11 @@ def test_chunks_of_a_removed_n5_are_not_absent(live, tmp_path):
 
 def test_the_metadata_of_an_n5_dataset_is_read_again(live, tmp_path):
     path = tmp_path / "v.n5"
-    anychunk.write(np.ones((64, 64), "uint8"), str(path), block=(32, 32), compression="raw")
+    anychunk.write(np.ones((64, 64), "uint8"), str(path), chunk=(32, 32), compression="raw")
     client = live(path)
     assert client.get("/zarr/v.n5/0/image/zarr.json").json()["shape"] == [64, 64]
     shutil.rmtree(path)
-    anychunk.write(np.ones((96, 64), "uint8"), str(path), block=(32, 32), compression="raw")
+    anychunk.write(np.ones((96, 64), "uint8"), str(path), chunk=(32, 32), compression="raw")
     assert client.get("/zarr/v.n5/0/image/zarr.json").json()["shape"] == [96, 64]
 
 

@@ -51,7 +51,7 @@ def web(tmp_path):
     rng = np.random.default_rng(0)
     data = rng.integers(0, 999, (700, 700)).astype("uint16")
     tifffile.imwrite(folder / "a.tif", data, tile=(128, 128))
-    anychunk.write(data, folder / "v.n5", block=(256, 256))
+    anychunk.write(data, folder / "v.n5", chunk=(256, 256))
     with http_server.serve(folder) as served:
         served.data = data
         yield served

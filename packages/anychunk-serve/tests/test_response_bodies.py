@@ -194,7 +194,7 @@ def test_large_chunks_over_http(client_of, tmp_path):
 
     data = np.random.default_rng(0).integers(0, 60000, (700, 900), "uint16")
     tifffile.imwrite(tmp_path / "a.tif", data, rowsperstrip=700)
-    anychunk.write(data, tmp_path / "v.n5", block=(700, 900), compression="raw")
+    anychunk.write(data, tmp_path / "v.n5", chunk=(700, 900), compression="raw")
     client = client_of(tmp_path)
     for url in ("/raw/a.tif/0/0/image/c/0/0", "/raw/v.n5/c/0/0"):
         answer = client.get(url)

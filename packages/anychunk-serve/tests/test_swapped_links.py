@@ -28,7 +28,7 @@ def image_set(folder: Path, value: int) -> None:
     pixels = np.full((SIZE, SIZE), value, "uint8")
     folder.mkdir(parents=True)
     np.save(folder / "a.npy", pixels)
-    anychunk.write(pixels, folder / "a.n5", block=(SIZE, SIZE), compression="raw")
+    anychunk.write(pixels, folder / "a.n5", chunk=(SIZE, SIZE), compression="raw")
     tifffile.imwrite(folder / "a.tif", pixels, metadata=None)
     text = f"<PAMDataset><Metadata><MDI key='said'>value {value}</MDI></Metadata></PAMDataset>"
     (folder / "a.tif.aux.xml").write_text(text)

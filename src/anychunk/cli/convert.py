@@ -9,10 +9,21 @@ import typer
 from anychunk.cli import talk
 from anychunk.cli.allowed import Allow
 from anychunk.cli.completion import one_of
-from anychunk.cli.parts import Bands, Bbox, BboxCrs, Image, Level, Time, Window, selected
+from anychunk.cli.parts import (
+    Bands,
+    Bbox,
+    BboxCrs,
+    Executor,
+    Image,
+    Level,
+    Overwrite,
+    Time,
+    Window,
+    selected,
+)
 from anychunk.cli.printing import name_of, size, times
 from anychunk.cli.progress import progress_bar
-from anychunk.errors import UnsupportedError
+from anychunk.errors import OptionError
 
 if TYPE_CHECKING:
     from anychunk.conversion import Report
@@ -28,13 +39,11 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     like: Annotated[
         str,
         typer.Option(
-            "--like",
-            "--preset",
             metavar="PRESET",
-            help=f"Preset for Zarr: {', '.join(PRESETS)}.",
-            autocompletion=one_of(PRESETS),
+            help=f"Preset, for Zarr {', '.join(PRESETS)}; for TIFF cog, ome-tiff.",
+            autocompletion=one_of((*PRESETS, "cog", "ome-tiff")),
         ),
-    ] = "ome-zarr",
+    ] = "",
     chunk: Annotated[
         str, typer.Option(metavar="SHAPE", help="Chunk shape of the last axes, e.g. 512x512.")
     ] = "",
@@ -48,10 +57,13 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         str,
         typer.Option(
             metavar="CODEC",
-            help="For Zarr zstd:LEVEL, blosc, gzip or none, joined by +, or codecs as JSON; "
-            "for TIFF deflate, zstd, lzw, jpeg, webp, lerc … with :LEVEL.",
+            help="For Zarr zstd, blosc, gzip or none, with +crc32c, or codecs as JSON; "
+            "for TIFF deflate, zstd, lzw, jpeg, webp, lerc …",
         ),
     ] = "",
+    compression_level: Annotated[
+        float | None, typer.Option(metavar="LEVEL", help="Level of the compression, or quality.")
+    ] = None,
     pack: Annotated[
         str,
         typer.Option(
@@ -89,7 +101,8 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     option: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="NAME=VALUE for the TIFF, N5 or JNRRD writer. Repeatable."
+            metavar="NAME=VALUE",
+            help="Any other option of the target, e.g. predictor=float. Repeatable.",
         ),
     ] = None,
     verify: Annotated[
@@ -101,15 +114,11 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 2 if anything of the source was lost.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing target.")
-    ] = False,
+    overwrite: Overwrite = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Number of threads; default: one per core.")
     ] = None,
-    scheduler: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on.")
-    ] = "",
+    executor: Executor = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
@@ -120,7 +129,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
 
     Example: anychunk convert scene.tif scene.zarr --like cloud --verify
 
-    Example: anychunk convert scene.ntf scene.tif --compression zstd:9
+    Example: anychunk convert scene.ntf scene.tif --compression zstd --compression-level 9
 
     Example: anychunk convert scene.tif part.tif --bbox 14.2,50.0,14.6,50.2 --bbox-crs lonlat
 
@@ -128,42 +137,42 @@ def convert(  # noqa: PLR0917 - typer calls it by name
 
     Example: anychunk convert volume.npy volume.zarr --axes zyx --levels 4
 
-    Example: anychunk convert cells.n5 cells.jnrrd --image 0 --option compression=zstd
+    Example: anychunk convert cells.n5 cells.jnrrd --image 0 --compression zstd
     """
     from anychunk.conversion import convert as run
 
     if len(paths) < 2:
         raise typer.BadParameter("expected a source and a target")
+    chosen: dict[str, Any] = {
+        "like": like or None,
+        "chunk": sizes(chunk),
+        "shard": False if shard == "none" else sizes(shard),
+        "compression": compression or None,
+        "compression_level": as_number(compression_level),
+        "pack": pack or None,
+        "levels": levels,
+        "method": method or None,
+        "axes": (axes.split(",") if "," in axes else list(axes)) or None,
+        "overwrite": overwrite,
+        "workers": workers,
+        **dict(pair(text) for text in option or ()),
+    }
+    part = selected(
+        bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
+    )
     try:
         with progress_bar("converting", in_bytes=True) as progress:
             done = run(
                 paths[:-1],
                 paths[-1],
                 format=format or None,
-                like=like,
-                chunk=sizes(chunk),
-                shard=False if shard == "none" else sizes(shard),
-                compression=compression or None,
-                pack=pack or None,
-                levels=levels,
-                method=method or None,
-                axes=(axes.split(",") if "," in axes else list(axes)) or None,
                 image=int(image) if image.isdigit() else image or None,
-                **selected(
-                    bbox=bbox,
-                    bbox_crs=bbox_crs,
-                    window=window,
-                    bands=bands,
-                    level=level,
-                    time=time,
-                ),
                 verify=verify,
-                overwrite=overwrite,
-                workers=workers,
-                scheduler=scheduler or None,
+                executor=executor or None,
                 progress=progress,
                 allow=allow or (),
-                options=dict(pair(text) for text in option or ()),
+                **part,
+                **chosen,
             )
     except KeyboardInterrupt:
         typer.echo("anychunk: interrupted; run the same command again to resume", err=True)
@@ -209,11 +218,16 @@ def sizes(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts) or None
 
 
+def as_number(level: float | None) -> float | None:
+    """Return a level as an integer if it is one: largest errors are fractions."""
+    return int(level) if level is not None and level.is_integer() else level
+
+
 def pair(text: str) -> tuple[str, Any]:
     """Parse NAME=VALUE; the value is JSON if it parses as such, else text."""
     name, found, value = text.partition("=")
     if not found:
-        raise UnsupportedError(f"--option {text!r}: expected NAME=VALUE")
+        raise OptionError(f"--option {text!r}: expected NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -11,6 +11,7 @@ import typer
 
 from anychunk.cli import talk
 from anychunk.cli.allowed import Allow, allowed
+from anychunk.cli.parts import Executor, Overwrite
 from anychunk.cli.printing import size
 from anychunk.cli.progress import progress_bar
 
@@ -66,9 +67,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         "--check-proj/--no-check-proj",
         help="Refuse files that are not on the grid that their STAC items state.",
     ),
-    scheduler: str | None = typer.Option(
-        None, "--scheduler", help="Address of a Dask scheduler to parse files on."
-    ),
+    executor: Executor = "",
     keep_going: bool = typer.Option(False, "--keep-going", help="Skip files that fail."),
     copy: str = typer.Option(
         "never", "--copy", help="Copy chunks that cannot be referenced: never or needed."
@@ -81,6 +80,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         "anychunk", "--layout", help="For kerchunk: layout, anychunk or osml."
     ),
     zarr_format: int = typer.Option(3, "--zarr-format", help="For kerchunk: Zarr version, 3 or 2."),
+    overwrite: Overwrite = False,
     as_json: bool = typer.Option(False, "--json", help="Print the summary as JSON."),
     allow: Allow = None,
 ) -> None:
@@ -98,6 +98,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     """
     from anychunk import archive, references
     from anychunk.combine.patterns import expand
+    from anychunk.io import sink
     from anychunk.metadata.dates import Rules
 
     kind = references.index_format(output, format)
@@ -120,6 +121,8 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     ):
         if value not in known:
             raise typer.BadParameter(f"{value!r}; expected {' or '.join(known)}", param_hint=name)
+    if not append:
+        sink.check_free(output, overwrite=overwrite)
     failures: Failures = {}
     rules: Any = {"order": order, "duplicates": duplicates, "georeference": georeference}
     how: Any = combine or ("group" if append else None)
@@ -132,7 +135,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         rules=Rules(**rules),
         assets=assets,
         check_proj=check_proj,
-        executor=scheduler,
+        executor=executor or None,
         failures=failures if keep_going else None,
         **allowed(allow),
     )
@@ -147,7 +150,13 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
         else:
             shown: Any = overlap
             done = archive.save_files(
-                found, output, format=kind, overlap=shown, **given, **kerchunk
+                found,
+                output,
+                format=kind,
+                overlap=shown,
+                overwrite=overwrite,
+                **given,
+                **kerchunk,
             )
     _summary(done, output, failures, as_json=as_json)
     if failures:

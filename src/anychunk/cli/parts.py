@@ -57,6 +57,11 @@ Time = Annotated[
         "interval (2026-01/2026-03).",
     ),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
+Executor = Annotated[
+    str,
+    typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler to run on, not on threads."),
+]
 
 
 def selected(

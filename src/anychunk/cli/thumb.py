@@ -9,8 +9,8 @@ import typer
 from anychunk.cli import talk
 from anychunk.cli.allowed import Allow, allowed
 from anychunk.cli.completion import band_names, level_names
-from anychunk.cli.parts import Bbox, BboxCrs, Image, Time, Window, selected
-from anychunk.errors import UnsupportedError
+from anychunk.cli.parts import Bbox, BboxCrs, Image, Overwrite, Time, Window, selected
+from anychunk.errors import OptionError
 
 
 def thumb(  # noqa: PLR0917 - typer calls it by name
@@ -30,9 +30,6 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     size: Annotated[
         int, typer.Option(metavar="PIXELS", help="Longer side in pixels.", min=1, max=8192)
     ] = 512,
-    band: Annotated[
-        int | None, typer.Option(metavar="BAND", help="Show only this band, in grey.")
-    ] = None,
     bbox: Bbox = "",
     bbox_crs: BboxCrs = "",
     window: Window = "",
@@ -40,7 +37,8 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
         str,
         typer.Option(
             metavar="BAND,BAND…",
-            help="Only these bands, by number from 0 or by name; three are red, green and blue.",
+            help="Only these bands, by number from 0 or by name; three are red, green and blue, "
+            "one is grey.",
             autocompletion=band_names,
         ),
     ] = "",
@@ -66,6 +64,7 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     high: Annotated[
         float | None, typer.Option(metavar="PERCENT", help="Percentile shown as white.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     allow: Allow = None,
 ) -> None:
@@ -86,18 +85,16 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     from anychunk.selection.wanted import selection
     from anychunk.thumbnail import png, thumbnail
 
-    if band is not None and bands:
-        raise typer.BadParameter("--band and --bands: expected one of them")
     given = selected(
         bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
     )
     wanted = selection(**given)
     target = output or f"{PurePosixPath(as_url(file).rstrip('/')).name}.png"
+    sink.check_free(target, overwrite=overwrite)
     pixels = thumbnail(
         api.index(file, **allowed(allow)),
         image=int(image) if image.isdigit() else image,
         size=size,
-        band=band,
         at=dict(axis_index(text) for text in at or ()),
         percentiles=percentiles(low, high),
         wanted=wanted,
@@ -126,5 +123,5 @@ def axis_index(text: str) -> tuple[str, int]:
     """Parse AXIS=INDEX."""
     name, _, value = text.partition("=")
     if not value.isdigit():
-        raise UnsupportedError(f"--at {text!r}: expected AXIS=INDEX, such as z=10")
+        raise OptionError(f"--at {text!r}: expected AXIS=INDEX, such as z=10")
     return name, int(value)

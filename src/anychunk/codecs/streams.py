@@ -24,7 +24,7 @@ import imagecodecs
 import numpy as np
 
 from anychunk.codecs.base import Bytes1D, as_bytes
-from anychunk.errors import ChunkDecodeError, CodecConfigError
+from anychunk.errors import ChunkDecodeError, CodecConfigError, OptionError
 from anychunk.io.buffers import borrowed
 from anychunk.native import loops
 
@@ -506,6 +506,15 @@ def check_level(name: str, level: int | None) -> int:
     if type(level) is not int or not lowest <= level <= highest:
         raise CodecConfigError(f"{name}: level {level!r} is outside {lowest} to {highest}")
     return level
+
+
+def check_option(name: str, level: Any, where: str) -> None:
+    """Refuse a caller's level of a compression that has levels."""
+    try:
+        if name in LEVELS:
+            check_level(name, level)
+    except CodecConfigError as e:
+        raise OptionError(f"{where}: compression_level: {e}") from None
 
 
 def encode_raw(data: Bytes1D, level: int | None = None) -> BytesLike:

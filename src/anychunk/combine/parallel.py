@@ -227,29 +227,15 @@ def _opened(executor: Any, *, is_remote: bool) -> Iterator[tuple[Executor, int]]
         threads = limits.get().concurrency if is_remote else cores()
         with ThreadPoolExecutor(threads, thread_name_prefix="anychunk-index") as pool:
             yield pool, threads
-    elif isinstance(executor, str):
-        with dask_cluster.connect(executor) as client, _of_client(client) as tasks:
-            yield tasks, dask_cluster.threads(client)
-    elif hasattr(executor, "get_executor"):
-        with _of_client(executor) as tasks:
-            yield tasks, dask_cluster.threads(executor)
-    elif hasattr(client := getattr(executor, "_client", None), "get_executor"):
-        with dask_cluster.Tasks(executor, client, once=True) as tasks:
-            yield tasks, dask_cluster.threads(client)
-    elif isinstance(executor, Executor) or hasattr(executor, "submit"):
-        yield executor, int(getattr(executor, "_max_workers", UNKNOWN_WORKERS))
+    elif (found := dask_cluster.client_of(executor)) is not None:
+        with found as client:
+            is_own = hasattr(executor, "submit") and executor is not client
+            # pure=False: a file parsed again may be another by now, a cached result would be stale
+            chosen = executor if is_own else client.get_executor(pure=False, retries=2)
+            with dask_cluster.Tasks(chosen, client, once=True) as tasks:
+                yield tasks, dask_cluster.threads(client)
     else:
-        raise TypeError(
-            f"executor is {executor!r}, expected a concurrent.futures.Executor, a Dask client, or "
-            "the address of a Dask scheduler"
-        )
-
-
-def _of_client(client: Any) -> dask_cluster.Tasks:
-    """Return the executor of a Dask client."""
-    # pure=False: a file parsed again may be another by now, a cached result would be stale
-    executor = client.get_executor(pure=False, retries=2)
-    return dask_cluster.Tasks(executor, client, once=True)
+        yield executor, int(getattr(executor, "_max_workers", UNKNOWN_WORKERS))
 
 
 def are_remote(urls: Sequence[str]) -> bool:

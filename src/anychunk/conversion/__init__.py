@@ -1,18 +1,18 @@
 """Convert files to Zarr, TIFF, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from anychunk import api
 from anychunk._drawn import Drawn
-from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
-from anychunk.conversion.levels import ZarrOptions
+from anychunk.conversion.executor import compare_all, start_workers, write_all
+from anychunk.conversion.levels import ZarrOptions, options_for, run_options
 from anychunk.conversion.packing import notes as packing_notes
 from anychunk.conversion.packing import packings
 from anychunk.conversion.plan import make_plan
-from anychunk.conversion.single_files import refuse_zarr_options, write_images
+from anychunk.conversion.single_files import write_images
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.staging import with_files
 from anychunk.conversion.target import Target
@@ -20,18 +20,16 @@ from anychunk.conversion.tasks import Conversion
 from anychunk.conversion.tiff_files import to_tiff
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.conversion.windows import with_limits
-from anychunk.errors import UnsupportedError
+from anychunk.formats import options_of_others
 from anychunk.io import sink
 from anychunk.io.source import Storage, as_url
-from anychunk.io.threads import cores
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
+from anychunk.options import Progress, WriteOptions, checked
 from anychunk.selection import Part, part_of
 from anychunk.selection.wanted import selection
 
 __all__ = ["Report", "convert"]
-
-DEFAULT_LIKE = "ome-zarr"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +51,12 @@ class Report(Drawn):
     """What the source states and the target cannot hold, one line each."""
 
 
+@checked(further=options_of_others)
 def convert(
     source: str | Path | Node | Sequence[str | Path],
     target: str | Path,
     *,
     format: str | None = None,
-    like: str = DEFAULT_LIKE,
-    chunk: Sequence[int] | None = None,
-    shard: Sequence[int] | bool | None = None,
-    compression: str | Sequence[Any] | None = None,
-    pack: str | None = None,
-    levels: int | None = None,
-    method: str | None = None,
-    axes: Sequence[str] | None = None,
     image: int | str | None = None,
     bbox: Sequence[float] | None = None,
     bbox_crs: str | None = None,
@@ -74,14 +65,10 @@ def convert(
     level: int | str | None = None,
     time: int | str | None = None,
     verify: bool = False,
-    overwrite: bool = False,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    progress: Progress | None = None,
+    executor: Any = None,
     storage: Storage | None = None,
-    target_storage: Storage | None = None,
-    allow: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
+    allow: Iterable[str] = (),
+    **options: Unpack[WriteOptions],
 ) -> Report:
     """Convert a file, several files, or an index; the target's extension chooses the format.
 
@@ -95,24 +82,6 @@ def convert(
             Cloud Optimized GeoTIFF of one image), `.ome.tif` (an OME-TIFF pyramid), `.n5`,
             `.jnrrd`, `.nrrd` or `.nhdr` (the first level of each image).
         format: `zarr`, `tiff`, `n5` or `jnrrd`; by default inferred from the extension.
-        like: For Zarr, the preset: `ome-zarr`, `cloud`, `archive`, or `ome-zarr-0.4`, which writes
-            Zarr v2 with OME-Zarr 0.4 metadata for older viewers. `chunk`, `shard`, `compression`
-            and `levels` override its settings one by one.
-        chunk: Chunk shape of the last axes; blocks of N5, tiles of TIFF and JNRRD.
-        shard: For Zarr, shard shape of the last axes; False for no shards.
-        compression: For Zarr `zstd:LEVEL`, `blosc`, `gzip` or `none`, joined by `+`, or a list of
-            codecs as JSON or zarr's objects, filters and a serializer included; for TIFF `deflate`,
-            `zstd`, `lzw`, `lzma`, `packbits`, `jpeg`, `webp`, `lerc` or `none`, most with `:LEVEL`
-            (quality of `jpeg` and `webp`, largest error of `lerc`); for N5 and JNRRD the name of
-            one of their compressions.
-        pack: For Zarr, the integer type in which floats are stored, such as `int16`, by the codecs
-            `scale_offset` and `cast_value`; NaN and nodata are NaN in the result. With `:ERROR`,
-            such as `int16:0.01`, values are rounded as far as this error allows, by default as
-            little as the type allows. The report says how large the error is.
-        levels: The number of levels, including the full resolution. By default the preset decides,
-            and a source with several levels keeps its own.
-        method: For Zarr and TIFF, how levels are computed: `average`, `mode`, `max` or `min`.
-        axes: For Zarr and TIFF, the names of the axes, such as `zyx`, if the source names none.
         image: Number or path of the only image to convert.
         bbox: Write only the pixels that this box touches: xmin, ymin, xmax, ymax, in the CRS of the
             image, or in the unit of its pixel sizes.
@@ -124,21 +93,24 @@ def convert(
         time: Write only these elements along t: a number, a range such as `"2:5"`, a date such as
             `"2026-03"`, or an interval such as `"2026-01/2026-03"`, which includes both.
         verify: Read everything back and compare it with the source.
-        overwrite: Replace an existing target.
-        workers: For Zarr and TIFF, the number of threads; by default one per core.
-        scheduler: For Zarr, the address of a Dask scheduler to run on instead of threads.
-        progress: For Zarr and TIFF, called with (bytes done, bytes in total) as the work proceeds.
+        executor: For Zarr, where it runs: a Dask client or the address of a Dask scheduler, or a
+            `concurrent.futures.Executor`; by default on threads.
         storage: Options of the source's object store, passed to obstore.
-        target_storage: Options of the target's object store.
         allow: Prefixes of the urls that a saved index may refer to.
-        options: Further options of the writer of TIFF (`predictor`, `bigtiff`, `interleave`,
-            `layout`), N5 or JNRRD.
+        **options: Those of `write`.
 
-    Returns a `Report`. Raises `FormatError` if the target already exists or, with `verify`, differs
-    from the source; `UnsupportedError` if the options do not fit the source or the target.
+    Returns a `Report`.
+
+    Raises:
+        OptionError: There is no such option, or the target does not have it.
+        TargetExistsError: There is something at the target; also a `FileExistsError`.
+        FormatError: With `verify`, the target differs from the source.
+        UnsupportedError: The target cannot hold the source.
     """
     url = as_url(target).rstrip("/")
-    node = join_sources(source, storage, allow)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given |= {} if executor is None else {"executor": executor}
+    node = join_sources(source, storage, tuple(allow))
     wanted = selection(
         bbox=bbox, bbox_crs=bbox_crs, window=window, bands=bands, level=level, time=time
     )
@@ -148,77 +120,37 @@ def convert(
         node, image = part.node, None
     name = format or ("zarr" if url.lower().endswith(".zarr") else None)
     if name == "zarr":
-        zarr_options = ZarrOptions(
-            like=like,
-            chunk=chunk,
-            shard=shard,
-            compression=compression,
-            pack=pack,
-            levels=levels,
-            method=method,
-            axes=axes,
-            image=image,
-        )
+        given.pop("executor", None)
         return to_zarr(
             node,
             url,
-            zarr_options,
+            options_for(ZarrOptions, f"{url}: zarr", {**given, "image": image}),
             verify=verify,
-            overwrite=overwrite,
-            count=workers or cores(),
-            scheduler=scheduler,
-            progress=progress,
+            executor=executor,
             storage=storage,
-            target_storage=target_storage,
             part=part,
+            **run_options(given),
         )
     if name == "tiff" or (name is None and is_tiff(url)):
-        refuse_zarr_options(
-            url, like=like != DEFAULT_LIKE, shard=shard, pack=pack, scheduler=scheduler
-        )
         written = to_tiff(
             node,
             url,
-            tiff_options(
-                options or {},
-                compression=compression,
-                chunk=chunk,
-                levels=levels,
-                method=method,
-                axes=axes,
-                image=image,
-            ),
+            options_for(TiffOptions, f"{url}: tiff", {**given, "image": image}),
             verify=verify,
-            overwrite=overwrite,
-            count=workers or cores(),
-            progress=progress,
             storage=storage,
-            target_storage=target_storage,
             part=part,
+            **run_options(given),
         )
         losses = (*written.losses, *lost_in(part))
         return Report(target=url, is_verified=verify, **{**vars(written), "losses": losses})
-    given = {"chunk": chunk, "compression": compression, "levels": levels}
-    refuse_zarr_options(
-        url,
-        like=like != DEFAULT_LIKE,
-        shard=shard,
-        pack=pack,
-        method=method,
-        axes=axes,
-        scheduler=scheduler,
-    )
     done = write_images(
         node,
         url,
         format,
         image=image,
-        options={key: value for key, value in given.items() if value is not None},
-        writer_options=options or {},
+        options=given,
         storage=storage,
-        target_storage=target_storage,
         verify=verify,
-        overwrite=overwrite,
         part=part,
     )
     return Report(
@@ -236,19 +168,6 @@ def lost_in(part: Part | None) -> tuple[str, ...]:
     return () if part is None else part.losses
 
 
-def tiff_options(further: Mapping[str, Any], *, compression: Any, **given: Any) -> TiffOptions:
-    """Return the options of a TIFF target; raise `UnsupportedError` for unknown ones."""
-    known = ("predictor", "bigtiff", "interleave", "layout")
-    unknown = [name for name in further if name not in known]
-    if unknown:
-        raise UnsupportedError(
-            f"tiff: unknown option {unknown[0]!r}; expected one of: {' '.join(known)}"
-        )
-    if compression is not None and not isinstance(compression, str):
-        raise UnsupportedError("tiff: compression is a list of codecs, expected a name")
-    return TiffOptions(compression=compression, **given, **further)
-
-
 def to_zarr(
     node: Node,
     url: str,
@@ -257,7 +176,7 @@ def to_zarr(
     verify: bool,
     overwrite: bool,
     count: int,
-    scheduler: str | None,
+    executor: Any,
     progress: Progress | None,
     storage: Storage | None,
     target_storage: Storage | None,
@@ -270,7 +189,7 @@ def to_zarr(
             make_plan(node, replace(options, notes=[]), count), url,
             source_storage=storage, given=given, part=part,
         )  # fmt: skip
-        with start_workers(count, scheduler, plain) as workers:
+        with start_workers(count, executor, plain) as workers:
             options = replace(options, packed=packings(plain, workers, options.pack))
     plan = make_plan(node, options, count)
     sink.check_case(url, [path for path, _ in walk(plan.root)])
@@ -291,7 +210,7 @@ def to_zarr(
             part=part,
         )
         skipped = plan.nbytes
-        with start_workers(count, scheduler, conversion) as workers:
+        with start_workers(count, executor, conversion) as workers:
             if journal is not None:
                 skipped = write_all(conversion, journal, workers, progress)
             if verify or options.packed:
@@ -318,8 +237,8 @@ def join_sources(source: Any, storage: Storage | None, allow: Sequence[str] = ()
     # other formats than a saved index do not accept `allow`
     given: dict[str, Any] = {"storage": storage, **({"allow": allow} if allow else {})}
     if isinstance(source, str | Path):
-        return api.index(source, to=None, **given)
-    nodes = [api.index(one, to=None, **given) for one in source]
+        return api.index(source, **given)
+    nodes = [api.index(one, **given) for one in source]
     if len(nodes) == 1:
         return nodes[0]
     members: dict[str, Node] = {}

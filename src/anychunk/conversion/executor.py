@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from anychunk.conversion.staging import Journal
@@ -10,9 +10,7 @@ from anychunk.conversion.tasks import Conversion, Task
 from anychunk.errors import FormatError
 from anychunk.io import dask_cluster
 from anychunk.io.threads import as_completed
-
-type Progress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in total), both decoded."""
+from anychunk.options import Progress
 
 
 class Workers(Executor):
@@ -39,27 +37,31 @@ class Workers(Executor):
 
 
 @contextmanager
-def start_workers(count: int, scheduler: str | None, conversion: Conversion) -> Iterator[Workers]:
-    """Start `count` threads, or connect to the Dask scheduler at an address."""
-    if scheduler is not None:
-        with dask_workers(scheduler, conversion) as found:
-            yield found
+def start_workers(count: int, executor: Any, conversion: Conversion) -> Iterator[Workers]:
+    """Start `count` threads, or use an executor, a Dask client or the scheduler at an address."""
+    if executor is not None and (found := dask_cluster.client_of(executor)) is not None:
+        with found as client, dask_workers(client, conversion) as workers:
+            yield workers
         return
-    with ThreadPoolExecutor(count, thread_name_prefix="anychunk-convert") as executor:
+    with ExitStack() as stack:
+        pool = executor
+        if executor is None:
+            pool = ThreadPoolExecutor(count, thread_name_prefix="anychunk-convert")
+            stack.enter_context(pool)
         try:
-            yield Workers(executor, conversion, count)
+            yield Workers(pool, conversion, count)
         except BaseException:
             # a running task ends after its current region and is not recorded as done
             conversion.stop.set()
-            executor.shutdown(cancel_futures=True)
+            if executor is None:
+                pool.shutdown(cancel_futures=True)
             raise
 
 
 @contextmanager
-def dask_workers(scheduler: str, conversion: Conversion) -> Iterator[Workers]:
-    """Connect to a Dask scheduler and send it the conversion."""
+def dask_workers(client: Any, conversion: Conversion) -> Iterator[Workers]:
+    """Send the conversion to a Dask cluster."""
     with (
-        dask_cluster.connect(scheduler) as client,
         client.get_executor() as executor,
         # not once: a task writes the same objects again
         dask_cluster.Tasks(executor, client, once=False) as tasks,

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion import presets
 from anychunk.conversion.packing import Packing
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError
+from anychunk.io.threads import cores
 from anychunk.limits import MIB
 from anychunk.metadata.cf import NAMES as CF_NAMES
 from anychunk.metadata.cf import fits
@@ -21,6 +22,7 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape, Slices, chunk_box, grid_shape
 from anychunk.model.images import VARIABLE, Image
 from anychunk.model.index import ArrayIndex, Json, Node, Objects, find
+from anychunk.options import check
 from anychunk.resample import BY_WINDOW, output_shape
 
 REGION_BYTES = 16 * MIB
@@ -41,6 +43,7 @@ class ZarrOptions:
     chunk: Sequence[int] | None = None
     shard: Sequence[int] | bool | None = None
     compression: str | Sequence[Any] | None = None
+    compression_level: int | None = None
     pack: str | None = None
     levels: int | None = None
     method: str | None = None
@@ -54,6 +57,37 @@ class ZarrOptions:
     """About how much is computed at a time; None: `REGION_BYTES`."""
     notes: list[str] = field(default_factory=list)
     """Filled while planning: what the caller should know about the result."""
+
+    def encoding(self) -> "ZarrOptions":
+        """Return only how samples are encoded, for the arrays beside the levels."""
+        return ZarrOptions(
+            like=self.like,
+            compression=self.compression,
+            compression_level=self.compression_level,
+        )
+
+
+INTERNAL = ("only_planes", "region_bytes", "notes")
+"""Fields of `ZarrOptions` that callers do not set."""
+EVERYWHERE = ("overwrite", "progress", "target_storage", "workers")
+"""Options of `write` and `convert` that Zarr and TIFF targets have besides those of their own."""
+
+
+def options_for[T](kind: type[T], where: str, given: Mapping[str, Any]) -> T:
+    """Return the caller's options for one kind of target; refuse those that it does not have."""
+    known = {field.name for field in fields(kind)} - {*INTERNAL}  # type: ignore[arg-type]
+    check(where, given, {*known, *EVERYWHERE})
+    return kind(**{name: value for name, value in given.items() if name in known})
+
+
+def run_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a Zarr or TIFF target is written, as their functions take it."""
+    return {
+        "overwrite": given.get("overwrite", False),
+        "count": given.get("workers") or cores(),
+        "progress": given.get("progress"),
+        "target_storage": given.get("target_storage"),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +259,7 @@ def _computed_facts(
 
 
 def _mask_recipe(recipe: "Recipe") -> "Recipe":
-    options = ZarrOptions(like=recipe.options.like, compression=recipe.options.compression)
+    options = recipe.options.encoding()
     return Recipe(order=(0, 1), names=("y", "x"), path=recipe.path, options=options)
 
 
@@ -285,7 +319,7 @@ def beside_level(
         order=tuple(range(len(array.shape))),
         names=[axis["name"] for axis in im.named_axes(array)],
         path=path,
-        options=ZarrOptions(like=options.like, compression=options.compression),
+        options=options.encoding(),
     )
     return recipe.level(array, own, source=name)
 
@@ -309,7 +343,7 @@ def target_meaning(
     if options.axes is not None:
         names = tuple(SYNONYMS.get(name, name) for name in options.axes)
         if len(names) != len(axes) or len(set(names)) != len(names):
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: axes {' '.join(names)}, expected {len(axes)} different names, "
                 "one per axis of the image"
             )
@@ -468,10 +502,10 @@ class Recipe:
         else:
             chunk = presets.trailing(options.chunk, len(shape), "chunk")
         if options.shard and preset.zarr_format == 2:
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: Zarr v2, which the preset {options.like} writes, has no shards"
             )
-        codecs = presets.compressors(options.compression or (), itemsize)
+        codecs = presets.compressors(options.compression or (), None, itemsize)
         if (
             options.shard is False
             or (self.packing and options.shard is None)
@@ -484,7 +518,7 @@ class Recipe:
             return chunk, presets.shard_shape(chunk, shape, self.names, most, stored)
         shard = presets.trailing(options.shard, len(shape), "shard")
         if any(s % c for s, c in zip(shard, chunk, strict=True)):
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: shard {shard} is not a multiple of chunk {chunk} along every axis"
             )
         return chunk, shard
@@ -493,8 +527,12 @@ class Recipe:
         self, data_type: Json, inner: Shape, outer: Shape, itemsize: int
     ) -> tuple[Json, ...]:
         """Return the codec chain as JSON."""
-        preset, given = presets.preset(self.options.like), self.options.compression
-        compressed = presets.compressors(preset.compression if given is None else given, itemsize)
+        preset, options = presets.preset(self.options.like), self.options
+        given, level = options.compression, options.compression_level
+        if given is None:
+            given = preset.compression
+            level = preset.compression_level if level is None else level
+        compressed = presets.compressors(given, level, itemsize)
         if self.packing:
             compressed = [*self.packing.codecs, *compressed]
         return presets.codec_chain(data_type, inner, outer, compressed)
@@ -505,9 +543,7 @@ class Recipe:
         is_counted = data_kind(array) == "bool" or self.is_counted
         found = self.how or self.options.method or ("mode" if is_counted else "average")
         if found not in BY_WINDOW:
-            raise UnsupportedError(
-                f"convert: unknown method {found!r}; expected one of: {' '.join(BY_WINDOW)}"
-            )
+            raise OptionError(f"convert: method={found!r}, expected one of: {' '.join(BY_WINDOW)}")
         return found
 
 

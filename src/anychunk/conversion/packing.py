@@ -16,7 +16,7 @@ from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType
 from anychunk.codecs.cast_value import CastValue, check_exact
 from anychunk.codecs.scale_offset import ScaleOffset
-from anychunk.errors import AnychunkError, ChunkEncodeError, UnsupportedError
+from anychunk.errors import AnychunkError, ChunkEncodeError, OptionError
 from anychunk.model.grid import Shape, touched_chunks
 from anychunk.model.index import Json
 
@@ -49,7 +49,7 @@ def parse(text: str) -> tuple[str, float | None]:
     except ValueError:
         most = math.nan
     if name not in TARGETS or not (most is None or 0 < most < math.inf):
-        raise UnsupportedError(
+        raise OptionError(
             f"convert: pack {text!r}, expected {' '.join(TARGETS)}, with an optional :ERROR, the "
             "largest difference allowed"
         )
@@ -59,7 +59,7 @@ def parse(text: str) -> tuple[str, float | None]:
 def choose(low: float, high: float, data_type: str, pack: str) -> Packing:
     """Return how to pack values from `low` to `high`.
 
-    Raises `UnsupportedError` if the integer type cannot hold them within the allowed error.
+    Raises `OptionError` if the integer type cannot hold them within the allowed error.
     """
     name, error = parse(pack)
     kind, real = BY_NAME[name], BY_NAME[data_type]
@@ -67,7 +67,7 @@ def choose(low: float, high: float, data_type: str, pack: str) -> Packing:
     try:
         check_exact(real, kind)
     except AnychunkError as e:
-        raise UnsupportedError(f"convert: pack {pack}: {real.name} has too few digits") from e
+        raise OptionError(f"convert: pack {pack}: {real.name} has too few digits") from e
     first, last = int(kind.low) + 1, int(kind.high)  # the lowest is NaN
     margin = OPERATIONS * 2.0**-real.precision * max(abs(low), abs(high))
     finest = (high - low) / (last - first)
@@ -85,12 +85,12 @@ def choose(low: float, high: float, data_type: str, pack: str) -> Packing:
             stored = (codecs[0], replace(codecs[1], out_of_range="clamp"))
             return Packing(codecs=tuple(map(to_json, stored)), error=error or step / 2 + margin)
         if error is not None:
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: pack {pack}: values from {low:g} to {high:g} have errors of up to "
                 f"{finest / 2 + margin:.3g} in {name}; allow that, or choose a longer type"
             )
         step *= 2  # offset and scale are rounded, which may move the ends beyond the codes
-    raise UnsupportedError(f"convert: pack {pack}: values from {low:g} to {high:g} do not fit")
+    raise OptionError(f"convert: pack {pack}: values from {low:g} to {high:g} do not fit")
 
 
 def _codecs(
@@ -126,7 +126,7 @@ def packings(conversion: "Conversion", workers: "Workers", pack: str) -> dict[st
         copied = [level for level in picture.chain.levels if level.source is not None]
         data_type = copied[0].metadata["data_type"]
         if data_type not in FLOATS:
-            raise UnsupportedError(
+            raise OptionError(
                 f"convert: {picture.path or 'the image'} has samples of {data_type}; pack needs "
                 f"{' '.join(FLOATS)}"
             )
@@ -148,9 +148,7 @@ def extent(conversion: "Conversion", item: "tuple[Level, Shape]") -> tuple[float
     data = conversion.read_source(level, level.box(coords))
     valid = data[~(np.isnan(data) | (data == level.nodata))]
     if np.isinf(valid).any():
-        raise UnsupportedError(
-            f"convert: {level.path} has infinite samples, which pack cannot hold"
-        )
+        raise OptionError(f"convert: {level.path} has infinite samples, which pack cannot hold")
     return float(valid.min(initial=np.inf)), float(valid.max(initial=-np.inf))
 
 

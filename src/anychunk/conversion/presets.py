@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +9,8 @@ from typing import Any, Literal
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
 
 from anychunk.codecs.base import OwnCodec
-from anychunk.errors import AnychunkError, UnsupportedError
+from anychunk.codecs.streams import check_option
+from anychunk.errors import AnychunkError, OptionError
 from anychunk.limits import KIB, MIB
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
@@ -33,6 +33,7 @@ class Preset:
     shard_bytes: int
     """0: no shards."""
     compression: str
+    compression_level: int
     levels: int | None
     """0: halve until the coarsest level fits `SMALL`; None: keep the source's levels."""
     zarr_format: Literal[2, 3] = 3
@@ -43,28 +44,32 @@ PRESETS = {
         about="for every reader: levels down to 512 pixels, chunks of 512 KiB, no shards",
         chunk_bytes=512 * KIB,
         shard_bytes=0,
-        compression="zstd:3",
+        compression="zstd",
+        compression_level=3,
         levels=0,
     ),
     "cloud": Preset(
         about="for object stores: levels down to 512 pixels, chunks of 1 MiB, shards of 32 MiB",
         chunk_bytes=MIB,
         shard_bytes=32 * MIB,
-        compression="zstd:5",
+        compression="zstd",
+        compression_level=5,
         levels=0,
     ),
     "archive": Preset(
         about="smallest: the source's levels, chunks of 2 MiB with checksums, shards of 32 MiB",
         chunk_bytes=2 * MIB,
         shard_bytes=32 * MIB,
-        compression="zstd:15+crc32c",
+        compression="zstd+crc32c",
+        compression_level=15,
         levels=None,
     ),
     "ome-zarr-0.4": Preset(
         about="for older viewers: Zarr v2 with OME-Zarr 0.4 metadata, otherwise as ome-zarr",
         chunk_bytes=512 * KIB,
         shard_bytes=0,
-        compression="blosc:5",
+        compression="blosc",
+        compression_level=5,
         levels=0,
         zarr_format=2,
     ),
@@ -76,11 +81,9 @@ SMALL = 512
 
 
 def preset(name: str) -> Preset:
-    """Return the preset called `name`, or raise `UnsupportedError`."""
+    """Return the preset called `name`, or raise `OptionError`."""
     if name not in PRESETS:
-        raise UnsupportedError(
-            f"convert: unknown preset {name!r}; expected one of: {' '.join(PRESETS)}"
-        )
+        raise OptionError(f"convert: like={name!r}, expected one of: {' '.join(PRESETS)}")
     return PRESETS[name]
 
 
@@ -150,37 +153,41 @@ def trailing(given: Sequence[int], ndim: int, what: str) -> Shape:
     """Return sizes for all axes, given those of the last ones; axes before them get 1."""
     sizes = tuple(int(n) for n in given)
     if len(sizes) > ndim or min(sizes, default=1) < 1:
-        raise UnsupportedError(
+        raise OptionError(
             f"convert: {what} {sizes} for an array of {ndim} axes; expected up to {ndim} positive "
             "integers"
         )
     return (1,) * (ndim - len(sizes)) + sizes
 
 
-def compressors(text: str | Sequence[Any], itemsize: int) -> list[Json]:
-    """Parse `zstd:5`, `blosc:9+crc32c` or JSON into codecs as JSON.
+def compressors(text: str | Sequence[Any], level: Any, itemsize: int) -> list[Json]:
+    """Parse `zstd`, `blosc+crc32c` or JSON into codecs as JSON.
 
     Parameters:
-        text: NAME or NAME:LEVEL, joined by `+`; a JSON list of codecs; or the list itself, whose
-            codecs may also be objects of zarr or names.
+        text: Names, joined by `+`; a JSON list of codecs; or the list itself, whose codecs may also
+            be objects of zarr or names.
+        level: Of the compression; None: its default.
         itemsize: Bytes per element, which blosc's shuffle needs.
     """
+    is_named = isinstance(text, str) and not text.startswith(("[", "{"))
+    parts = [p for p in str(text).split("+") if p not in ("none", "raw", "")] if is_named else []
+    if unknown := [part for part in parts if part not in CODECS]:
+        raise OptionError(
+            f"convert: compression {unknown[0]!r}, expected {' '.join(CODECS)} or none, joined by "
+            "+, or a JSON list of codecs; its level is the option compression_level"
+        )
+    if level is not None and (type(level) is not int or not {*parts} & {*LEVELLED}):
+        raise OptionError(
+            f"convert: compression_level={level!r} of the compression {text!r}, expected an "
+            f"integer, and one of {' '.join(LEVELLED)}"
+        )
+    for part in parts:
+        check_option(part, level, "convert")
     if not isinstance(text, str):
         return [_codec_json(codec) for codec in text]
-    if text.startswith(("[", "{")):
+    if not is_named:
         return _json_codecs(text)
-    found: list[Json] = []
-    for part in text.split("+"):
-        name, _, level = part.partition(":")
-        if name in ("none", "raw", ""):
-            continue
-        if name not in CODECS or (level and not re.fullmatch(r"-?[0-9]+", level)):
-            raise UnsupportedError(
-                f"convert: unknown compression {part!r}; expected {' '.join(CODECS)} or none, each "
-                "with an optional :LEVEL, joined by +, or a JSON list of codecs"
-            )
-        found.append(CODECS[name](int(level) if level else None, itemsize))
-    return found
+    return [CODECS[part](level, itemsize) for part in parts]
 
 
 def _codec_json(codec: Any) -> Json:
@@ -190,7 +197,7 @@ def _codec_json(codec: Any) -> Json:
         return adapted(codec).to_dict()
     if isinstance(codec, Mapping):
         return codec
-    raise UnsupportedError(
+    raise OptionError(
         f"convert: compression has {codec!r:.80}, expected codecs of Zarr v3, or their JSON"
     )
 
@@ -199,8 +206,8 @@ def _json_codecs(text: str) -> list[Json]:
     try:
         found = json.loads(text)
     except ValueError as e:
-        raise UnsupportedError(f"convert: compression {text!r} is not valid JSON: {e}") from e
-    return compressors(found if isinstance(found, list) else [found], 0)
+        raise OptionError(f"convert: compression {text!r} is not valid JSON: {e}") from e
+    return [_codec_json(codec) for codec in (found if isinstance(found, list) else [found])]
 
 
 def _zstd(level: int | None, itemsize: int) -> Json:
@@ -232,6 +239,7 @@ CODECS: dict[str, Any] = {
     "crc32c": lambda level, itemsize: {"name": "crc32c"},
 }
 """Builders of codec JSON from (level, itemsize), by name."""
+LEVELLED = ("zstd", "gzip", "blosc")
 
 
 def codec_chain(
@@ -246,13 +254,13 @@ def codec_chain(
     try:
         made = [from_json(codec) for codec in compressed]
     except (AnychunkError, ValueError, TypeError, LookupError) as e:
-        raise UnsupportedError(f"convert: compression: {e}") from e
+        raise OptionError(f"convert: compression: {e}") from e
     kinds = [
         0 if isinstance(codec, ArrayArrayCodec) else 1 if isinstance(codec, ArrayBytesCodec) else 2
         for codec in made
     ]
     if kinds != sorted(kinds) or kinds.count(1) > 1:
-        raise UnsupportedError(
+        raise OptionError(
             "convert: compression: expected filters, then at most one serializer, then compressors"
         )
     filters = kinds.count(0)

@@ -4,12 +4,10 @@ The writers get the meaning of the samples, and write as much of it as the forma
 """
 
 import hashlib
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,10 @@ import numpy as np
 from anychunk import api, formats
 from anychunk.conversion.staging import Stage, staged, with_files
 from anychunk.conversion.tasks import same
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, UnsupportedError
 from anychunk.formats._axes import MOST_NATIVE
 from anychunk.formats.n5.write import check_container, container
+from anychunk.io import sink
 from anychunk.io.inside import real_path
 from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, is_remote, local_path
@@ -29,23 +28,12 @@ from anychunk.metadata.reading import image_label, levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
+from anychunk.options import Progress, check_for, names
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part, selected
 
 COMPARE_BYTES = 32 * MIB
 """About how much is compared with the source at a time."""
-OPTION_NAMES = {"n5": {"chunk": "block"}, "jnrrd": {"chunk": "tile"}}
-"""What a format's writer calls an option of `convert`, where the names differ."""
-
-
-def refuse_zarr_options(url: str, **options: object) -> None:
-    """Raise `UnsupportedError` for options that only Zarr has, rather than ignore them."""
-    for name, value in options.items():
-        if value not in (None, False):
-            raise UnsupportedError(
-                f"{url}: {name} applies only to Zarr; leave it out, or use a target that ends "
-                "in .zarr"
-            )
 
 
 @dataclass(frozen=True)
@@ -70,9 +58,8 @@ class Job:
     writer: formats.WritableFormat
     format: str
     options: Mapping[str, Any]
-    """Options of `convert`, by the names that the writer has for them."""
-    writer_options: Mapping[str, Any]
-    """Passed to the writer as they are."""
+    """Those of `convert`, for the writer."""
+    progress: Progress | None
     storage: Storage | None
     """Of the source."""
     target_storage: Storage | None
@@ -82,14 +69,14 @@ class Job:
     @property
     def is_resumable(self) -> bool:
         """Whether the writer records what it has written."""
-        return "checkpoints" in inspect.signature(self.writer.write).parameters
+        return "checkpoints" in names(self.writer.write)
 
     def fingerprint(self) -> str:
         """Return a hash that two conversions share if they write the same from the same source."""
         arrays = [find(self.node, image.levels[0]) for image in self.images]
         content = {
             "format": self.format,
-            "options": {**self.options, "storage": None, **self.writer_options},
+            "options": {**self.options, "workers": None},
             "images": [
                 [image.path, array.shape, array.data_type, image.attributes]
                 for image, array in zip(self.images, arrays, strict=True)
@@ -105,30 +92,49 @@ class Job:
         """Write every image to `url`, or below it if there are several."""
         nbytes = 0
         losses: list[str] = []
+        tell = self.progress or (lambda done, of: None)
+        total = sum(self.opened(image.levels[0]).nbytes for image in self.images)
         for image in self.images:
             array = self.opened(image.levels[0])
             target = f"{url}/{image.path}" if len(self.images) > 1 else url
             check_inside(target, url)
             samples = AsIntegers(array) if array.dtype.kind == "b" else array
             meaning, level = self.described(image)
-            about: dict[str, Any] = {"meaning": meaning, **padded(self.options, array.ndim)}
-            if self.format == "n5":
-                about["axes"] = "xyz" if meaning.names[:1] == ("x",) else "zyx"
-            if "levels" in self.options and self.format in LEVEL_OPTIONS:
-                levels = self.options["levels"]
-                about |= LEVEL_OPTIONS[self.format](meaning, level, levels)
-                if image_label(image.attributes) is not None:
-                    about["downsample"] = "mode"
-            about |= self.writer_options
-            if stage is not None:
-                about["checkpoints"] = stage.progress.of(image.path)
-            self.writer.write(samples, target, **without_unknown(self.writer, about))
+            about = self.about(image, array.ndim) | self.target_options(stage, image)
+            if "progress" in names(self.writer.write):
+                about["progress"] = in_bytes(tell, nbytes, array.nbytes, total)
+            self.writer.write(samples, target, **about)
             if verify:
                 compare(samples, target, axes=about.get("axes"), storage=self.target_storage)
             nbytes += array.nbytes
+            tell(nbytes, total)
             losses += losses_of(image, meaning, level, self.format)
         skipped = 0 if stage is None else stage.progress.skipped_bytes
         return Written(len(self.images), nbytes, skipped, tuple(dict.fromkeys(losses)))
+
+    def about(self, image: Image, ndim: int) -> dict[str, Any]:
+        """Return what the writer is told of an image: its meaning, and the caller's options."""
+        meaning, level = self.described(image)
+        is_known = "meaning" in names(self.writer.write)
+        found: dict[str, Any] = {"meaning": meaning} if is_known else {}
+        if self.format == "n5":
+            found["axes"] = "xyz" if meaning.names[:1] == ("x",) else "zyx"
+        if "levels" in self.options and self.format in LEVEL_OPTIONS:
+            found |= LEVEL_OPTIONS[self.format](meaning, level, self.options["levels"])
+            if image_label(image.attributes) is not None:
+                found["method"] = "mode"
+        return found | padded(self.options, ndim)
+
+    def target_options(self, stage: Stage | None, image: Image) -> dict[str, Any]:
+        """Return where and over what the writer writes."""
+        found: dict[str, Any] = {}
+        if stage is not None:
+            found["checkpoints"] = stage.progress.of(image.path)
+        elif "overwrite" in names(self.writer.write):
+            found["overwrite"] = True  # that it may has been checked
+        if self.target_storage is not None:
+            found["target_storage"] = self.target_storage
+        return found
 
     def opened(self, path: str) -> Any:
         """Open an array of the source."""
@@ -141,10 +147,9 @@ class Job:
         return meaning_of(self.node, image), levels_of(self.node, image)[0]
 
 
-def without_unknown(writer: formats.WritableFormat, about: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without `meaning`, if the writer, of a plug-in, does not take it."""
-    known = inspect.signature(writer.write).parameters
-    return about if "meaning" in known else {k: v for k, v in about.items() if k != "meaning"}
+def in_bytes(progress: Progress, before: int, nbytes: int, total: int) -> Progress:
+    """Return a function for the writer of an image, which counts its own parts."""
+    return lambda done, of: progress(before + nbytes * done // max(of, 1), total)
 
 
 def losses_of(image: Image, meaning: Meaning, level: Level, name: str) -> Iterator[str]:
@@ -165,12 +170,9 @@ def write_images(
     format: str | None,
     *,
     image: int | str | None,
-    options: Mapping[str, Any],
-    writer_options: Mapping[str, Any],
+    options: dict[str, Any],
     storage: Storage | None,
-    target_storage: Storage | None,
     verify: bool,
-    overwrite: bool,
     part: Part | None = None,
 ) -> Written:
     """Write the images of a hierarchy.
@@ -180,12 +182,9 @@ def write_images(
         url: The target.
         format: Of the target; None: inferred from its extension.
         image: The only image to write; None: all of them.
-        options: Those of `convert` that were given: `chunk`, `compression`, `levels`.
-        writer_options: Passed to the format's writer as they are.
+        options: Those of the target that were given.
         storage: Of the source.
-        target_storage: Of the target.
         verify: Whether to read everything back and compare.
-        overwrite: Whether an existing target is replaced.
         part: Where the samples are, if `node` describes a part of another index.
     """
     found = list(im.images(node))
@@ -197,26 +196,24 @@ def write_images(
     if not isinstance(writer, formats.WritableFormat):
         raise FormatError(f"{url}: anychunk cannot write format {format}; use zarr, n5 or jnrrd")
     name = next(n for n, module in formats.table().items() if module is writer)
-    given = {OPTION_NAMES.get(name, {}).get(key, key): value for key, value in options.items()}
-    if target_storage is not None and name == "n5":
-        given["storage"] = target_storage
-    job = Job(
-        node, tuple(found), writer, name, given, dict(writer_options), storage, target_storage, part
-    )
+    check_for(writer.write, f"{url}: {name}", options.keys() - {"overwrite", "progress"})
+    overwrite, progress = options.pop("overwrite", False), options.pop("progress", None)
+    target_storage = options.pop("target_storage", None)
+    job = Job(node, tuple(found), writer, name, options, progress, storage, target_storage, part)
     is_folder = isinstance(writer, formats.FolderFormat)
     if not is_folder:
         check_single(url, found)
     if name == "n5":
         check_container(Folder(url, storage=target_storage))
     if not job.is_resumable or (is_remote(url) and not is_folder):
-        if not is_folder and not overwrite:
-            check_absent(url)
+        if not is_folder:
+            sink.check_free(url, overwrite=overwrite, storage=target_storage)
         return job.write(url, None, verify=verify)
     with staged(
         url,
         with_files(job.fingerprint(), node.pins),
         top=(container(Folder(url)) or url) if name == "n5" else url,
-        is_in_place=is_spread(writer, url, {**given, **writer_options}),
+        is_in_place=is_spread(writer, url, options),
         overwrite=overwrite,
         storage=target_storage,
     ) as stage:
@@ -239,12 +236,6 @@ def check_single(url: str, found: list[Image]) -> None:
         )
 
 
-def check_absent(url: str) -> None:
-    """Raise `FormatError` if a local file exists."""
-    if not is_remote(url) and Path(local_path(url)).exists():
-        raise FormatError(f"{url}: already exists; remove it, or pass overwrite")
-
-
 def check_inside(target: str, url: str) -> None:
     """Raise if a symbolic link takes the path of an image outside the target."""
     if target != url and not is_remote(url):
@@ -252,11 +243,13 @@ def check_inside(target: str, url: str) -> None:
 
 
 def padded(given: Mapping[str, Any], ndim: int) -> dict[str, Any]:
-    """Extend sizes of the last axes to all axes, with 1 in front."""
-    return {
-        key: (1,) * (ndim - len(value)) + tuple(value) if key in ("block", "tile") else value
-        for key, value in given.items()
-    }
+    """Extend the sizes of `chunk`, of the last axes, to all axes, with 1 in front."""
+    chunk = given.get("chunk")
+    if chunk is None or "chunk_axes" in given:
+        return dict(given)
+    if isinstance(chunk, str) or not isinstance(chunk, Sequence):
+        raise OptionError(f"chunk={chunk!r}, expected sizes of the last axes, such as (256, 256)")
+    return {**given, "chunk": (1,) * (ndim - len(chunk)) + tuple(chunk)}
 
 
 def compare(samples: Any, url: str, *, axes: str | None, storage: Storage | None) -> None:
@@ -317,7 +310,7 @@ def downsample_method(meaning: Meaning, level: Level) -> str:
 def n5_levels(meaning: Meaning, level: Level, levels: int) -> dict[str, Any]:
     """Return the options that make N5's levels equal to those of a Zarr target."""
     method = downsample_method(meaning, level)
-    return {"downsample": method, "nodata": meaning.nodata, "still": still_axes(meaning)}
+    return {"method": method, "nodata": meaning.nodata, "still": still_axes(meaning)}
 
 
 def jnrrd_levels(meaning: Meaning, level: Level, levels: int) -> dict[str, Any]:
@@ -327,7 +320,7 @@ def jnrrd_levels(meaning: Meaning, level: Level, levels: int) -> dict[str, Any]:
         [1 if i in still else 2**number for i in range(len(meaning.axes))]
         for number in range(levels)
     ]
-    return {"downsample": downsample_method(meaning, level), "level_scales": scales}
+    return {"method": downsample_method(meaning, level), "level_scales": scales}
 
 
 LEVEL_OPTIONS: dict[str, Callable[[Meaning, Level, int], dict[str, Any]]] = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from anychunk.errors import FormatError, SourceError
+from anychunk.errors import FormatError, SourceError, TargetExistsError
 from anychunk.io import sink
 from anychunk.io.file import stat_pin
 from anychunk.io.lock import exclusive
@@ -110,6 +110,9 @@ class Journal:
             Path(local_path(self.url)).parent.rmdir()
 
 
+UNFINISHED = "an unfinished conversion of another or a changed source, or with other options"
+
+
 class Progress:
     """The parts of a target that are complete; any thread may add to it."""
 
@@ -189,8 +192,8 @@ def staged(
         storage: Of a remote target.
 
     Raises:
-        FormatError: The target exists, is being written by another process, or an unfinished
-            conversion of something else is in the way.
+        TargetExistsError: The target exists, or an unfinished conversion of something else.
+        FormatError: It is being written by another process.
     """
     if is_remote(url):
         journal = start_journal(url, fingerprint, overwrite=overwrite, storage=storage)
@@ -234,10 +237,10 @@ def locked(folder: Path, url: str) -> Iterator[None]:
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise `FormatError` if something is under the target's name and may not be replaced."""
+    """Raise `TargetExistsError` if something is under the target's name and may not be replaced."""
     if overwrite or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    raise FormatError(f"{path}: already exists; remove it, or pass overwrite")
+    raise TargetExistsError(path)
 
 
 def start_journal(
@@ -247,10 +250,7 @@ def start_journal(
     journal = Journal(place, fingerprint, storage=storage)
     if journal.is_there and not journal.is_ours:
         if not overwrite:
-            raise FormatError(
-                f"{place}: an unfinished conversion of another or a changed source, or with "
-                "other options; remove it, or pass overwrite"
-            )
+            raise TargetExistsError(place, UNFINISHED)
         if not is_remote(place):
             shutil.rmtree(place)
     if overwrite and is_remote(place) and not journal.is_ours:

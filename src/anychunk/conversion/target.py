@@ -8,8 +8,8 @@ from typing import cast
 
 from anychunk.conversion import zarr_v2
 from anychunk.conversion.plan import Plan
-from anychunk.conversion.staging import Journal, locked
-from anychunk.errors import FormatError, SourceError
+from anychunk.conversion.staging import UNFINISHED, Journal, locked
+from anychunk.errors import FormatError, SourceError, TargetExistsError
 from anychunk.io import sink
 from anychunk.io.opening import read_object
 from anychunk.io.source import Storage, is_remote, local_path
@@ -63,19 +63,16 @@ class Target:
     def prepare(self, fingerprint: str, *, overwrite: bool) -> Journal:
         """Start a conversion, or resume an unfinished one; return its journal.
 
-        Raises `FormatError` if something else is in the way and may not be overwritten.
+        Raises `TargetExistsError` if something else is in the way and may not be overwritten.
         """
         if self.is_local and Path(self.part).is_symlink():
             raise FormatError(f"{self.part}: is a symbolic link, expected a folder; remove it")
         if self.exists() and not overwrite:
-            raise FormatError(f"{self.url}: already exists; remove it, or pass overwrite")
+            raise TargetExistsError(self.url)
         journal = Journal(self.part, fingerprint, storage=self.storage)
         if journal.is_there and not journal.is_ours:
             if not overwrite:
-                raise FormatError(
-                    f"{self.part}: an unfinished conversion of another or a changed source, or "
-                    "with other options; remove it, or pass overwrite"
-                )
+                raise TargetExistsError(self.part, UNFINISHED)
             if self.is_local:
                 shutil.rmtree(self.part)
         if overwrite and not self.is_local and not journal.is_ours:

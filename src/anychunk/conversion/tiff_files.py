@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from anychunk import api
-from anychunk.conversion.executor import Progress, compare_all, start_workers, write_all
+from anychunk.conversion.executor import compare_all, start_workers, write_all
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
 from anychunk.conversion.source_boxes import GivenBoxes
@@ -36,6 +36,7 @@ from anychunk.io.source import Storage, is_remote
 from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Array, Shape, Slices
+from anychunk.options import Progress
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part
 
@@ -121,8 +122,7 @@ def staged_file(
         ) as stage:
             yield stage
         return
-    if not overwrite and sink.exists(url, storage=storage):
-        raise FormatError(f"{url}: already exists; remove it, or pass overwrite")
+    sink.check_free(url, overwrite=overwrite, storage=storage)
     with tempfile.TemporaryDirectory(prefix="anychunk-") as folder:
         aside = f"{folder}/{url.rpartition('/')[2]}"
         with staged(

@@ -22,7 +22,7 @@ from anychunk.conversion.plan import (
     split_chains,
     split_runs,
 )
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, UnsupportedError
 from anychunk.formats.tiff import write_ome, write_tags, write_tiles
 from anychunk.formats.tiff.write_directory import Page, Tag, longs, shorts, text
 from anychunk.formats.tiff.write_ome import OmeImage
@@ -56,9 +56,10 @@ LARGEST_TILE = 64 * MIB
 class TiffOptions:
     """What the caller asks for in a TIFF target."""
 
-    layout: str | None = None
-    """`cog` or `ome`; None: by the extension of the target."""
+    like: str | None = None
+    """`cog` or `ome-tiff`; None: by the extension of the target."""
     compression: str | None = None
+    compression_level: float | None = None
     chunk: Sequence[int] | None = None
     levels: int | None = None
     method: str | None = None
@@ -148,10 +149,10 @@ def is_tiff(url: str) -> bool:
 
 def is_ome(url: str, options: TiffOptions) -> bool:
     """Return whether an OME-TIFF file is asked for."""
-    if options.layout not in (None, "cog", "ome"):
-        raise UnsupportedError(f"{url}: layout {options.layout!r}, expected cog or ome")
-    if options.layout is not None:
-        return options.layout == "ome"
+    if options.like not in (None, "cog", "ome-tiff"):
+        raise OptionError(f"{url}: like={options.like!r}, expected cog or ome-tiff")
+    if options.like is not None:
+        return options.like == "ome-tiff"
     return url.lower().rpartition(".")[0].endswith(".ome")
 
 
@@ -172,7 +173,9 @@ def make_tiff_plan(source: Node, url: str, options: TiffOptions, workers: int) -
             f"{url}: the source has {len(found)} images ({known}), expected one; choose it with "
             "image= or --image, or write .ome.tif"
         )
-    compression = write_tiles.parse_compression(options.compression or "deflate")
+    compression = write_tiles.parse_compression(
+        options.compression or "deflate", options.compression_level
+    )
     pictures: list[Picture] = []
     losses: list[str] = []
     notes: list[str] = []
@@ -416,7 +419,7 @@ class PictureMaker:
         drawn: Mapping[str, Any] = chain.meaning.display or {}
         valid = int(drawn.get("mask", {}).get("valid", 255))
         form = TileFormat(
-            compression=write_tiles.parse_compression("deflate"),
+            compression=write_tiles.parse_compression("deflate", None),
             dtype=np.dtype(np.uint8),
             bands=1,
             total_bands=1,
@@ -435,7 +438,7 @@ class PictureMaker:
         """Return whether each band has tiles of its own."""
         given = self.options.interleave
         if given not in (None, "pixel", "band"):
-            raise UnsupportedError(f"{self.where}: interleave {given!r}, expected pixel or band")
+            raise OptionError(f"{self.where}: interleave {given!r}, expected pixel or band")
         if bands == 1 or given is not None:
             return given == "band" and bands > 1
         return self.side**2 * bands * dtype.itemsize > LARGEST_TILE
@@ -563,7 +566,7 @@ def tile_side(chunk: Sequence[int] | None) -> int:
     side = int(sides[-1])
     # TIFF 6.0 section 15: multiples of 16
     if len(set(sides)) != 1 or side % 16 or not 16 <= side <= write_tiles.LARGEST_SIDE:
-        raise UnsupportedError(
+        raise OptionError(
             f"tiff: chunk {'x'.join(map(str, chunk))}; expected square tiles whose side is a "
             f"multiple of 16, up to {write_tiles.LARGEST_SIDE}"
         )

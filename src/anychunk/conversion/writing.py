@@ -1,37 +1,41 @@
 """Write an array of a program to a file: numpy, dask, zarr, or an xarray DataArray."""
 
-import inspect
 import uuid
 import warnings
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from anychunk import formats
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion.given_arrays import Given, given_array
-from anychunk.conversion.levels import ZarrOptions
-from anychunk.conversion.single_files import LEVEL_OPTIONS
+from anychunk.conversion.levels import ZarrOptions, options_for, run_options
+from anychunk.conversion.single_files import LEVEL_OPTIONS, padded
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.io.source import Storage, as_url
-from anychunk.io.threads import cores
+from anychunk.formats import options_of_others
+from anychunk.io import sink
+from anychunk.io.source import as_url
 from anychunk.metadata.hierarchy import fill_of, image_group, root_group
 from anychunk.metadata.meaning import NAMES, Level, Meaning
 from anychunk.metadata.reading import IMAGE_LABEL
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Objects
+from anychunk.options import WriteOptions, check_for, checked, names
 
 IMAGE = "0"
 PATH = f"{IMAGE}/0/image"
 """Of the array in the index that stands for it."""
 
 
-def write(array: Any, url: str | Path, *, format: str | None = None, **options: Any) -> None:
+@checked(further=options_of_others)
+def write(
+    array: Any, target: str | Path, *, format: str | None = None, **options: Unpack[WriteOptions]
+) -> None:
     """Write a numpy, dask or zarr array, or an xarray DataArray, to a file.
 
     Of a DataArray, coordinates, CRS, nodata, scales and names of bands are written too, and of an
@@ -40,51 +44,53 @@ def write(array: Any, url: str | Path, *, format: str | None = None, **options: 
 
     Parameters:
         array: What to write; dask and zarr arrays may be larger than memory.
-        url: The target. Its extension decides the format: `.zarr`, `.tif`, `.ome.tif`, `.n5`,
+        target: A path or url. Its extension decides the format: `.zarr`, `.tif`, `.ome.tif`, `.n5`,
             `.jnrrd`, `.nrrd`.
         format: The name of a format, to override the extension.
-        **options: Options of the format; see its page in the documentation. For Zarr and
-            TIFF those of `convert`: `axes`, `like`, `chunk`, `shard`, `compression`, `levels`,
-            `method`, `overwrite`, `workers`, `storage`; for TIFF also `predictor`, `bigtiff`,
-            `interleave` and `layout`.
+        **options: `axes`, `like`, `chunk`, `shard`, `compression`, `compression_level`, `levels`,
+            `method`, `overwrite`, `workers`, `progress`, `target_storage`, and what the format adds
+            to these; the page *Options* of the documentation lists them all.
 
     Raises:
-        UnsupportedError: No format writes this extension, or the named format is read-only.
+        OptionError: There is no such option, or the format does not have it.
+        TargetExistsError: There is something at the target; also a `FileExistsError`.
+        UnsupportedError: No format writes this extension, or the format cannot hold the array.
     """
-    target = as_url(url).rstrip("/")
+    url = as_url(target).rstrip("/")
     given = given_array(array)
-    if format == "zarr" or (format is None and target.lower().endswith(".zarr")):
-        lost = write_zarr(given, target, **options)
-    elif format == "tiff" or (format is None and is_tiff(target)):
-        lost = write_tiff(given, target, **options)
+    wanted = {name: value for name, value in options.items() if value is not None}
+    if format == "zarr" or (format is None and url.lower().endswith(".zarr")):
+        lost = write_zarr(given, url, wanted)
+    elif format == "tiff" or (format is None and is_tiff(url)):
+        lost = write_tiff(given, url, wanted)
     else:
-        lost = write_other(given, as_url(url), format, options)
+        lost = write_other(given, as_url(target), format, wanted)
     losses = [loss.removeprefix(f"{IMAGE}: ") for loss in (*given.losses, *lost)]
     if losses:
-        warnings.warn(f"{target}: not kept: {'; '.join(losses)}", stacklevel=2)
+        warnings.warn(f"{url}: not kept: {'; '.join(losses)}", stacklevel=3)
 
 
 def write_other(
     given: Given, url: str, format: str | None, options: dict[str, Any]
 ) -> tuple[str, ...]:
     """Write an array by the writer of a format; return what is not kept."""
-    # JNRRD has an option of the same name: a value that names no format is meant for it
-    is_option = format is not None and format not in formats.names()
-    if is_option:
-        options = {**options, "format": format}
-    named = format is not None and not is_option
-    module: Any = formats.by_name(str(format)) if named else formats.writer(url)
+    module: Any = formats.writer(url) if format is None else formats.by_name(format)
     if not isinstance(module, formats.WritableFormat):
         raise FormatError(f"{url}: {format} files can be read, but not written")
-    if "meaning" not in inspect.signature(module.write).parameters or not given.is_described:
+    name = next(n for n, known in formats.table().items() if known is module)
+    known = names(module.write)
+    if "overwrite" not in known:  # a writer of others, which replaces what is there
+        sink.check_free(url, overwrite=options.pop("overwrite", False))
+    check_for(module.write, f"{url}: {name}", options)
+    options = padded(options, len(given.samples.shape))
+    if "meaning" not in known or not given.is_described:
         module.write(given.samples, url, **options)
         return ()
     meaning = rising(given.meaning, given.samples.shape)
-    name = next(n for n, known in formats.table().items() if known is module)
     if options.get("levels") is not None and name in LEVEL_OPTIONS:
         found = LEVEL_OPTIONS[name](meaning, level_of(given), options["levels"])
         if given.label is not None:
-            found["downsample"] = "mode"
+            found["method"] = "mode"
         options = {**found, **options}
     module.write(given.samples, url, **{"meaning": meaning, **options})
     return tuple(lost_axes(meaning, name))
@@ -117,63 +123,35 @@ def lost_axes(meaning: Meaning, name: str) -> Iterator[str]:
         yield f"the names and positions of the axes {' '.join(meaning.names)}; {name} has images"
 
 
-def write_tiff(
-    given: Given,
-    url: str,
-    *,
-    overwrite: bool = False,
-    workers: int | None = None,
-    storage: Storage | None = None,
-    **options: Any,
-) -> tuple[str, ...]:
+def write_tiff(given: Given, url: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Write a Cloud Optimized GeoTIFF or an OME-TIFF file; return what is not kept."""
     from anychunk.conversion.tiff_files import to_tiff
 
-    known = {field.name for field in fields(TiffOptions)}
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise UnsupportedError(
-            f"tiff: unknown option {unknown[0]!r}; expected one of: {' '.join(sorted(known))}"
-        )
     meaning = rising(given.meaning, given.samples.shape)
     return to_tiff(
         array_index(replace(given, meaning=meaning)),
         url,
-        TiffOptions(**options),
+        options_for(TiffOptions, f"{url}: tiff", options),
         verify=False,
-        overwrite=overwrite,
-        count=workers or cores(),
-        progress=None,
         storage=None,
-        target_storage=storage,
         given={PATH: GivenBoxes(given.samples)},
+        **run_options(options),
     ).losses
 
 
-def write_zarr(
-    given: Given,
-    url: str,
-    *,
-    overwrite: bool = False,
-    workers: int | None = None,
-    storage: Storage | None = None,
-    **options: Any,
-) -> tuple[str, ...]:
+def write_zarr(given: Given, url: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Write a Zarr v3 store, with the hierarchy of every conversion; return what is not kept."""
     from anychunk.conversion import to_zarr
 
     return to_zarr(
         array_index(given),
         url,
-        ZarrOptions(**options),
+        options_for(ZarrOptions, f"{url}: zarr", options),
         verify=False,
-        overwrite=overwrite,
-        count=workers or cores(),
-        scheduler=None,
-        progress=None,
+        executor=None,
         storage=None,
-        target_storage=storage,
         given={PATH: GivenBoxes(given.samples)},
+        **run_options(options),
     ).losses
 
 

@@ -19,6 +19,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from anychunk import options
 from anychunk._outline import Outline, outline
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, UnsupportedError
 from anychunk.io.opening import Folder
@@ -217,6 +218,16 @@ def outlines() -> dict[str, Outline]:
         if not isinstance(module, Broken):
             found[name] = Outline(module.__doc__, frozenset(dir(module)))
     return found
+
+
+def options_of_others() -> set[str] | None:
+    """Return the names of the options that formats of other packages take; None: any."""
+    modules = [module for name in _plugins() if not isinstance(module := _loaded(name), Broken)]
+    listed = [getattr(m, f, None) for m in modules for f in ("parse", "parse_folder", "write")]
+    functions = [f for f in listed if callable(f)]
+    if any(map(options.takes_any, functions)):
+        return None
+    return {name for f in functions for name in options.names(f)}
 
 
 @cache

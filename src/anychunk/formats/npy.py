@@ -136,7 +136,7 @@ def read_header(data: bytes, url: str) -> Header:
         text = text.strip(" \t\r\n\f")
         fields = _evaluated(text) if len(text) <= SHORT else ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as e:
-        raise FormatError(f"{url}: the NPY header is not a Python dictionary ({e})") from e
+        raise FormatError(f"{url}: the NPY header is not a Python dictionary") from e
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise FormatError(f"{url}: the NPY header must have descr, fortran_order and shape only")
     shape, is_fortran = fields["shape"], fields["fortran_order"]

@@ -12,11 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Self
 
-from anychunk.errors import MissingDependencyError, SourceError
+from anychunk.errors import MissingDependencyError, OptionError, SourceError
 
 NO_WORKERS_S = 300.0
 """How long a cluster that has lost all workers is waited for: as long as Dask waits for one."""
@@ -49,6 +49,29 @@ def connect(address: str) -> Iterator[Any]:
         raise SourceError(f"{address}: cannot connect to a Dask scheduler: {e}") from e
     with opened:
         yield opened
+
+
+def client_of(executor: Any) -> AbstractContextManager[Any] | None:
+    """Return the Dask client that an `executor` means, which is closed only if it was opened here.
+
+    Parameters:
+        executor: The address of a scheduler, a client or its executor; None is returned for any
+            other executor.
+
+    Raises:
+        OptionError: It is none.
+    """
+    if isinstance(executor, str):
+        return connect(executor)
+    for client in (executor, getattr(executor, "_client", None)):
+        if hasattr(client, "get_executor"):
+            return nullcontext(client)
+    if not isinstance(executor, Executor) and not hasattr(executor, "submit"):
+        raise OptionError(
+            f"executor is {executor!r}, expected a concurrent.futures.Executor, a Dask client, or "
+            "the address of a Dask scheduler"
+        )
+    return None
 
 
 def threads(client: Any) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import tempfile
 import threading
@@ -11,7 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from anychunk.errors import AnychunkError, FormatError, SourceError, UnsupportedError
+from anychunk.errors import (
+    AnychunkError,
+    FormatError,
+    SourceError,
+    TargetExistsError,
+    UnsupportedError,
+)
 from anychunk.io import system
 from anychunk.io.errors import first_line
 from anychunk.io.inside import Walk, is_at, real_path
@@ -207,6 +214,28 @@ def upload(url: str, path: str, *, storage: Storage | None = None) -> None:
         raise SourceError(f"{url}: {first_line(e)}") from e
 
 
+def is_there(url: str, *, storage: Storage | None = None) -> bool:
+    """Return whether there is a file, or a folder with something in it, local or remote."""
+    if not is_remote(url):
+        path = Path(local_path(url))
+        return os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
+    import obstore
+
+    store, key = object_store(url, storage)
+    if exists(url, storage=storage):
+        return True
+    try:
+        return any(batch for batch in obstore.list(store, f"{key}/", chunk_size=1))
+    except (obstore.exceptions.BaseError, OSError) as e:
+        raise SourceError(f"{url}: {first_line(e)}") from e
+
+
+def check_free(url: str, *, overwrite: bool, storage: Storage | None = None) -> None:
+    """Raise `TargetExistsError` if something is at a target and may not be replaced."""
+    if not overwrite and is_there(url, storage=storage):
+        raise TargetExistsError(url)
+
+
 def exists(url: str, *, storage: Storage | None = None) -> bool:
     """Return whether a remote object exists."""
     import obstore
@@ -311,7 +340,10 @@ def remove(url: str, *, storage: Storage | None = None) -> None:
 
 
 def remove_all(url: str, *, storage: Storage | None = None) -> None:
-    """Remove every object below a remote url."""
+    """Remove every object below a url, or a local folder."""
+    if not is_remote(url):
+        shutil.rmtree(local_path(url))
+        return
     import obstore
 
     store, path = object_store(url, storage)

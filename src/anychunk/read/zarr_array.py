@@ -24,7 +24,7 @@ from anychunk.codecs.zarr_core import (
     cpu,
     default_buffer_prototype,
 )
-from anychunk.errors import NoSuchImageError, untrusted
+from anychunk.errors import NoSuchImageError, OptionError, untrusted
 from anychunk.io.source import OnChange, Storage
 from anychunk.model.grid import BASIC, spans
 from anychunk.model.images import array_path
@@ -37,6 +37,7 @@ from anychunk.model.index import (
     saved_at,
     walk,
 )
+from anychunk.options import checked
 from anychunk.read.pipeline import IndexPipeline
 from anychunk.read.zarr_store import IndexStore
 from anychunk.zarr.metadata import array_metadata
@@ -50,7 +51,7 @@ def open_store(
 ) -> IndexStore:
     """Return a store that shows an index to zarr."""
     if on_change not in ("error", "warn"):
-        raise ValueError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
+        raise OptionError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
     return IndexStore(index, storage=storage, on_change=on_change)
 
 
@@ -376,6 +377,7 @@ class Group(Drawn, zarr.Group):
         store = self.__dict__.get("_store")
         return (self.store, self.path) if store is None else (store, "")
 
+    @checked()
     def image(self, image: int | str = 0, *, level: int | str = 0) -> Array:
         """Return one level of an image.
 

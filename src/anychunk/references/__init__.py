@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Unpack, cast
 
-from anychunk.errors import SourceChangedError, UnsupportedError, untrusted
+from anychunk.errors import OptionError, SourceChangedError, UnsupportedError, untrusted
+from anychunk.io import sink
 from anychunk.io.forking import Lock
 from anychunk.io.held import HeldPin, with_source
 from anychunk.io.opening import Folder, open_source
 from anychunk.io.source import Source, Storage, as_url, with_signed
 from anychunk.model.index import GroupIndex, Node, Saved, saved_at, with_saved
+from anychunk.options import Copy, SaveOptions, check, checked, names
 from anychunk.references import icechunk, kerchunk, parquet
 from anychunk.references.seek_points import with_points
 from anychunk.references.virtualizarr import to_virtualizarr as to_virtualizarr
@@ -32,7 +34,7 @@ def index_format(target: str, format: str | None = None) -> str:
     """Return the index format of a target: `format` if given, else inferred from the extension."""
     if format is not None:
         if format not in INDEX_FORMATS:
-            raise UnsupportedError(
+            raise OptionError(
                 f"{target}: unknown index format {format!r}; known: {' '.join(INDEX_FORMATS)}"
             )
         return format
@@ -46,7 +48,18 @@ def index_format(target: str, format: str | None = None) -> str:
     return found
 
 
-def save(node: Node, target: str | Path, *, format: str | None = None, **options: Any) -> None:
+@checked()
+def save(
+    node: Node,
+    target: str | Path,
+    *,
+    format: str | None = None,
+    copy: Copy = "never",
+    overwrite: bool = False,
+    storage: Storage | None = None,
+    target_storage: Storage | None = None,
+    **options: Unpack[SaveOptions],
+) -> None:
     """Save an index, so that it can be opened again without parsing the file.
 
     Long compressed streams that are cut into chunks are read once, to find their seek points.
@@ -55,24 +68,33 @@ def save(node: Node, target: str | Path, *, format: str | None = None, **options
         node: What `anychunk.index` returned.
         target: A path or url: `.json` kerchunk, `.parquet`, or an `.icechunk` repository.
         format: "kerchunk", "parquet" or "icechunk", instead of the target's extension.
-        options: `copy="needed"` copies chunks that the format cannot refer to; `relative=False`
-            writes urls that do not move with the index; `storage` is obstore's. For JSON also
+        copy: `"needed"` copies chunks that the format cannot refer to; `"never"` refuses them.
+        overwrite: Replace an existing target; of an Icechunk repository, what its branch shows.
+        storage: Of the sources, as in `anychunk.index`.
+        target_storage: Of the target.
+        **options: `relative=False` writes urls that do not move with the index. For JSON also
             `zarr_format=2` and `layout="osml"`, for Icechunk `message`.
 
     Raises:
+        OptionError: There is no such option, or the format does not have it.
+        TargetExistsError: There is something at the target; also a `FileExistsError`.
         UnsupportedError: If the format cannot express the index; nothing is written then.
     """
     target = as_url(target)
+    kind = index_format(target, format)
+    chosen = INDEX_FORMATS[kind]
+    check(f"{target}: {kind}", options, names(chosen.save))
+    sink.check_free(target, overwrite=overwrite, storage=target_storage)
     held = [url for url, pin in node.pins.items() if isinstance(pin, HeldPin)]
     if held:
         raise UnsupportedError(
             f"{target}: refers to {held[0]}, which was passed as bytes or as an open file and has "
             "no address; index it by its path or url, or convert it"
         )
-    chosen = INDEX_FORMATS[index_format(target, format)]
     if options.get("layout") == "osml":
         node = with_whole_strips(node)
-    chosen.save(with_points(node, storage=options.get("storage")), target, **options)
+    given = {"copy": copy, "storage": storage, "target_storage": target_storage, **options}
+    chosen.save(with_points(node, storage=storage), target, **given)
 
 
 @contextmanager

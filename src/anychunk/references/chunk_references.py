@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,10 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.model.pin import Pin
+from anychunk.options import Copy
 from anychunk.read.zarr_store import IndexStore
 
-type Copy = Literal["never", "needed"]
 type Flags = npt.NDArray[np.bool_]
-
 
 CHOICE = "anychunk.choice"
 """The codec of arrays whose files are compressed in different ways."""

@@ -32,10 +32,10 @@ from anychunk.io import sink
 from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, absolute
 from anychunk.model.index import WHOLE, GroupIndex, Json, Node
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -256,6 +256,7 @@ def save(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> None:
     """Save an index as a folder of parquet references.
 
@@ -264,7 +265,8 @@ def save(
         target: The folder.
         relative: False: the index does not move with its data.
         copy: "needed" copies chunks that parquet cannot refer to; "never" refuses them.
-        storage: obstore's options, for the target and the sources.
+        storage: Of the sources.
+        target_storage: Of the target.
 
     Raises:
         UnsupportedError: If the format cannot express the index; nothing is written then.
@@ -282,7 +284,10 @@ def save(
     v3 = write_documents(node, written, base, 3)
     sink.check_case(target.rstrip("/"), found)
     known: dict[Any, bytes] = {}
-    with _replacing(target, storage) as root, sink.writing(root, storage=storage) as put:
+    with (
+        _replacing(target, target_storage) as root,
+        sink.writing(root, storage=target_storage) as put,
+    ):
         for path, (_, references) in found.items():
             for record, data in _records(arrow, references, written, known):
                 put(f"{path}/refs.{record}.parq", data)
@@ -307,6 +312,7 @@ def adding(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> Iterator[Callable[[GroupIndex], None]]:
     """Save the group of very many files piece by piece, none of which is kept in memory.
 
@@ -318,6 +324,7 @@ def adding(
         relative: As in `save`.
         copy: As in `save`.
         storage: As in `save`.
+        target_storage: As in `save`.
     """
     arrow = _pyarrow()
     base = None if relative is False else folder_of(target)
@@ -342,13 +349,13 @@ def adding(
 
         yield add
         sink.check_case(top, names)
-        with _replacing(target, storage) as folder:
-            with sink.writing(folder, storage=storage) as put:
+        with _replacing(target, target_storage) as folder:
+            with sink.writing(folder, storage=target_storage) as put:
                 for name, data in tables:
                     put(name, data)
-            with sink.creating(f"{folder}/{V3_METADATA}", storage=storage) as file:
+            with sink.creating(f"{folder}/{V3_METADATA}", storage=target_storage) as file:
                 v3.write(file, root, {})
-            with sink.creating(f"{folder}/{V2_METADATA}", storage=storage) as file:
+            with sink.creating(f"{folder}/{V2_METADATA}", storage=target_storage) as file:
                 v2.write(file, root, {"record_size": RECORD_SIZE})
 
 

@@ -25,10 +25,10 @@ from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.grid import chunk_coords, chunk_number, grid_shape
 from anychunk.model.images import VARIABLE, images, join
 from anychunk.model.index import INLINE, ArrayIndex, GroupIndex, Node, find, walk
+from anychunk.options import Copy, checked
 from anychunk.references.chunk_references import (
     Capabilities,
     ChunkReferences,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -201,6 +201,7 @@ def _manifest_array(
     return manifests.ManifestArray(metadata=metadata, chunkmanifest=manifest)  # type: ignore[no-any-return]
 
 
+@checked()
 def from_virtualizarr(found: Any, *, allow: Iterable[str] = (EVERYWHERE,)) -> Node:
     """Return a VirtualiZarr store, group, or virtual dataset or tree as an index.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from anychunk import api, formats, limits
 from anychunk._drawn import Drawn
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
+from anychunk.formats import options_of_others
 from anychunk.formats._jpeg2000_windows import whole
 from anychunk.formats.n5.write import reads_transposed
 from anychunk.io.opening import Folder, open_source
@@ -50,6 +51,7 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.model.pin import Pin
+from anychunk.options import OpenOptions, Progress, checked
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import part_of
 from anychunk.selection.cuts import Cut, is_run, near_groups
@@ -57,8 +59,6 @@ from anychunk.selection.wanted import selection
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]
-type Progress = Callable[[int, int], None]
-"""Called with (chunks done, chunks in total)."""
 
 BATCH_BYTES = 16 * MIB
 """About how much one thread decodes at a time."""
@@ -104,6 +104,7 @@ class Report(Drawn):
         self.findings.append(Finding(severity=severity, where=where, what=what))
 
 
+@checked(further=options_of_others)
 def verify(
     url: str | Path | Node,
     *,
@@ -119,7 +120,7 @@ def verify(
     bands: Sequence[int | str] | int | str | None = None,
     level: int | str | None = None,
     time: int | str | None = None,
-    **options: Any,
+    **options: Unpack[OpenOptions],
 ) -> Report:
     """Check every byte range and decode every chunk of a file or an index.
 

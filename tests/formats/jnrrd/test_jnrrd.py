@@ -246,7 +246,7 @@ def test_unknown_lines_survive_a_rewrite_in_order(tmp_path):
     ]
     path = write(tmp_path / "a.jnrrd", lines, bytes(16))
     old = jnrrd.read_header(open_source(str(path)))
-    anychunk.write(np.zeros((6, 4), np.uint16), tmp_path / "b.jnrrd", tile=(2, 2), header=old)
+    anychunk.write(np.zeros((6, 4), np.uint16), tmp_path / "b.jnrrd", chunk=(2, 2), header=old)
     new = jnrrd.read_header(open_source(str(tmp_path / "b.jnrrd")))
     kept = [
         line.text for line in old.lines if line.key in ("note", "d:p.q[0]", "space_origin", "x")

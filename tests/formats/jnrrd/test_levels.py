@@ -38,10 +38,10 @@ def test_levels(tmp_path):
     anychunk.write(
         cube,
         path,
-        tile=(2, 4, 5),
+        chunk=(2, 4, 5),
         level_scales=[1, (1, 2, 3), 4],
-        level_tile_sizes=[(2, 4, 5), (3, 3, 3), (1, 2, 2)],
-        downsample="max",
+        level_chunks=[(2, 4, 5), (3, 3, 3), (1, 2, 2)],
+        method="max",
     )
     assert header(path)["tile:level_scales"] == [1, [3, 2, 1], 4]
     assert header(path)["tile:level_tile_sizes"] == [[5, 4, 2], [3, 3, 3], [2, 2, 1]]
@@ -63,9 +63,7 @@ def test_virtual_levels(tmp_path):
     """In no table, 0 in level_offsets; computed from the nearest finer stored level."""
     values = np.random.default_rng(2).integers(0, 999, (20, 30), dtype=np.uint16)
     path = tmp_path / "a.jnrrd"
-    anychunk.write(
-        values, path, tile=(4, 8), levels=5, levels_virtual=[1, 3, 4], downsample="average"
-    )
+    anychunk.write(values, path, chunk=(4, 8), levels=5, levels_virtual=[1, 3, 4], method="average")
     found = header(path)
     assert found["tile:levels_stored"] == [0, 2]
     assert found["tile:levels_virtual"] == [1, 3, 4]
@@ -84,7 +82,7 @@ def test_virtual_levels(tmp_path):
     array = anychunk.open_array(path, level=1)
     assert array[3, 5] == half(values, (2, 2))[3, 5]
     with pytest.raises(AnychunkError, match="tile:levels_virtual: .*level 0"):
-        anychunk.write(values, path, tile=(4, 8), levels=2, levels_virtual=[0])
+        anychunk.write(values, path, chunk=(4, 8), levels=2, levels_virtual=[0])
 
 
 @pytest.mark.parametrize("method", ["average", "gaussian", "lanczos", "max", "min", "mode"])
@@ -97,7 +95,7 @@ def test_downsampling(tmp_path, method):
         ((4, 30, 30), [1, 32]),
     ):
         path = tmp_path / f"{method}.jnrrd"
-        anychunk.write(values, path, tile=tile, level_scales=scales, downsample=method)
+        anychunk.write(values, path, chunk=tile, level_scales=scales, method=method, overwrite=True)
         assert header(path)["tile:downsample_method"] == method
         for level, scale in enumerate(scales[1:], 1):
             ratio = (scale,) * 3 if isinstance(scale, int) else scale
@@ -110,7 +108,7 @@ def test_quality(tmp_path):
     """PSNR and RMSE of a level brought back to full resolution."""
     values = np.random.default_rng(5).integers(0, 255, (9, 14), dtype=np.uint8)
     path = tmp_path / "a.jnrrd"
-    anychunk.write(values, path, tile=(4, 4), levels=3, levels_virtual=[2], quality=True)
+    anychunk.write(values, path, chunk=(4, 4), levels=3, levels_virtual=[2], quality=True)
     first, second, third = header(path)["tile:level_quality"]
     assert first == {"psnr": 100.0, "rmse": 0.0}
     back = read(path, 1).astype(float)[np.minimum(np.arange(9) // 2, 3)][
@@ -121,7 +119,9 @@ def test_quality(tmp_path):
     assert second["psnr"] == pytest.approx(20 * math.log10(255 / error), rel=1e-12)
     assert third == {}
     assert anychunk.open(path)["0"].attrs["jnrrd"]["tile:level_quality"][0] == first
-    anychunk.write(values.astype("f4") / 7, path, tile=(4, 4), levels=2, quality=True)
+    anychunk.write(
+        values.astype("f4") / 7, path, chunk=(4, 4), levels=2, quality=True, overwrite=True
+    )
     assert header(path)["tile:level_quality"][1]["rmse"] == pytest.approx(error / 7, rel=0.05)
-    anychunk.write(values, path, tile=(4, 4), levels=2)
+    anychunk.write(values, path, chunk=(4, 4), levels=2, overwrite=True)
     assert "tile:level_quality" not in header(path)

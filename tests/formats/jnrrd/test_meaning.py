@@ -131,7 +131,7 @@ def test_a_coarser_level_lies_between_the_samples_that_it_covers(tmp_path):
     }
     path = tmp_path / "a.jnrrd"
     anychunk.write(
-        np.zeros((6, 8, 4), "u1"), path, tile=2, level_scales=[1, (3, 2, 4)], header=header
+        np.zeros((6, 8, 4), "u1"), path, chunk=(2, 2, 2), level_scales=[1, (3, 2, 4)], header=header
     )
     index, image = opened(path)
     assert [level.factor for level in levels_of(index, image)] == [(1, 1, 1), (3, 2, 4)]
@@ -288,11 +288,11 @@ def test_tiled_volumes_with_channels_first(tmp_path):
     values = np.random.default_rng(0).integers(0, 9, (6, 8, 3)).astype("u2")  # y, x, c
     for number, options in enumerate(
         (
-            {"tile": (4, 4, 3)},
-            {"tile": (4, 3, 2), "compression": "gzip", "edge_handling": "variable"},
-            {"tile": (4, 4, 3), "storage": "external"},
-            {"tile": (4, 4, 3), "level_scales": [1, (2, 2, 1)], "levels_virtual": [1]},
-            {"tile": (4, 4, 3), "level_scales": [1, (2, 2, 1)], "overlap": (1, 1, 0)},
+            {"chunk": (4, 4, 3)},
+            {"chunk": (4, 3, 2), "compression": "gzip", "edges": "cropped"},
+            {"chunk": (4, 4, 3), "external": True},
+            {"chunk": (4, 4, 3), "level_scales": [1, (2, 2, 1)], "levels_virtual": [1]},
+            {"chunk": (4, 4, 3), "level_scales": [1, (2, 2, 1)], "halo": (1, 1, 0)},
         )
     ):
         path = tmp_path / f"{number}.jnrrd"
@@ -314,7 +314,7 @@ def test_fields_of_extensions_follow(tmp_path):
         "thicknesses": [1.0, 2.0],
         "labels": ["x", "why"],
     }
-    anychunk.write(np.zeros((4, 6), "u1"), tmp_path / "a.jnrrd", tile=2, header=header)
+    anychunk.write(np.zeros((4, 6), "u1"), tmp_path / "a.jnrrd", chunk=(2, 2), header=header)
     anychunk.convert(tmp_path / "a.jnrrd", tmp_path / "b.jnrrd")
     found = meaning(tmp_path / "b.jnrrd").native["jnrrd"]
     assert found["meta:name"] == "a dataset"

@@ -108,7 +108,7 @@ def test_header_contains_its_own_length(tmp_path):
     """A fixed point, then spaces at the end of the last line: data at a multiple of 1024."""
     for count in (1, 60, 61, 62, 63, 64, 65, 200, 2000):
         path = tmp_path / "a.jnrrd"
-        anychunk.write(np.zeros(count, np.uint8), path, tile=1)
+        anychunk.write(np.zeros(count, np.uint8), path, chunk=(1,), overwrite=True)
         data = path.read_bytes()
         offsets = header(path)["tile:offset_table"]
         end = data.index(b"\n\n") + 2
@@ -148,24 +148,26 @@ def test_size_table(tmp_path, compression):
     for options, has in (
         ({}, False),
         ({"compression": compression}, True),
-        ({"edge_handling": "variable"}, True),
-        ({"overlap": 1}, True),
+        ({"edges": "cropped"}, True),
+        ({"halo": (1, 1)}, True),
     ):
-        anychunk.write(GRID, tmp_path / "d.jnrrd", tile=(3, 4), **options)
+        anychunk.write(GRID, tmp_path / "d.jnrrd", chunk=(3, 4), **options, overwrite=True)
         assert ("tile:size_table" in header(tmp_path / "d.jnrrd")) == has
 
 
 def test_format(tmp_path):
     """Contiguous exactly when in index order without gaps."""
     for asked in ("contiguous", "chunked"):
-        anychunk.write(GRID, tmp_path / "a.jnrrd", tile=(3, 4), format=asked, levels=2)
+        anychunk.write(
+            GRID, tmp_path / "a.jnrrd", chunk=(3, 4), chunk_order=asked, levels=2, overwrite=True
+        )
         found = header(tmp_path / "a.jnrrd")
         assert found["tile:format"] == asked
         offsets = found["tile:offset_table"]
         assert (offsets == sorted(offsets)) == (asked == "contiguous")
         np.testing.assert_array_equal(read(tmp_path / "a.jnrrd"), GRID)
         assert jnrrd.validate(tmp_path / "a.jnrrd") == []
-    anychunk.write(GRID, tmp_path / "b.jnrrd", tile=(7, 9), format="chunked")
+    anychunk.write(GRID, tmp_path / "b.jnrrd", chunk=(7, 9), chunk_order="chunked")
     assert header(tmp_path / "b.jnrrd")["tile:format"] == "contiguous"
     path = tiled(tmp_path / "c.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), format="chunked")
     assert jnrrd.validate(path) == []
@@ -210,7 +212,7 @@ def test_edges(tmp_path):
     for more in ({"size_table": sizes}, {}):
         path = tiled(tmp_path / "b.jnrrd", [9, 7], [4, 3], tiles, edge_handling="variable", **more)
         np.testing.assert_array_equal(read(path), GRID)
-    anychunk.write(GRID, tmp_path / "c.jnrrd", tile=(3, 4), padding_value=99)
+    anychunk.write(GRID, tmp_path / "c.jnrrd", chunk=(3, 4), padding_value=99)
     data, found = (tmp_path / "c.jnrrd").read_bytes(), header(tmp_path / "c.jnrrd")
     assert found["tile:padding_value"] == 99
     np.testing.assert_array_equal(
@@ -290,7 +292,7 @@ def test_overlap_without_a_size_table(tmp_path, format, compression):
 
 def test_external_tiles_that_are_not_a_halo(tmp_path):
     """The first tile is read: its size must be that of the halo."""
-    options = {"tile": [4], "storage": "external", "pattern": "{x}.raw", "overlap": [1]}
+    options = {"chunk": [4], "external": True, "pattern": "{x}.raw", "halo": [1]}
     anychunk.write(np.arange(8, dtype="u1"), tmp_path / "a.jnrrd", **options)
     assert (tmp_path / "0.raw").read_bytes() == bytes([0, 0, 1, 2, 3, 4])
     for count in (4, 7):
@@ -320,34 +322,34 @@ def test_compression(tmp_path, compression):
         np.testing.assert_array_equal(read(path), GRID)
     levels = [1, 2, 3, 4, 5, 6, 7, 8, 9]
     anychunk.write(
-        GRID, tmp_path / "b.jnrrd", tile=(3, 4), compression=compression, compression_levels=levels
+        GRID, tmp_path / "b.jnrrd", chunk=(3, 4), compression=compression, compression_level=levels
     )
     assert header(tmp_path / "b.jnrrd")["tile:compression_levels"] == levels
     assert header(tmp_path / "b.jnrrd").get("tile:compression", "raw") == compression
     np.testing.assert_array_equal(naive.read(tmp_path / "b.jnrrd"), GRID)
-    with pytest.raises(AnychunkError, match="2 compression_levels, expected 9"):
+    with pytest.raises(AnychunkError, match="compression_level has 2 entries, expected 9"):
         anychunk.write(
             GRID,
             tmp_path / "c.jnrrd",
-            tile=(3, 4),
+            chunk=(3, 4),
             compression=compression,
-            compression_levels=[1, 2],
+            compression_level=[1, 2],
         )
     if compression != "raw":
         with pytest.raises(AnychunkError, match="level 99"):
             anychunk.write(
                 GRID,
                 tmp_path / "c.jnrrd",
-                tile=(3, 4),
+                chunk=(3, 4),
                 compression=compression,
-                compression_levels=99,
+                compression_level=99,
             )
 
 
 def test_encoding(tmp_path):
     """Says nothing when tiled: written raw; anything else with internal tiles is an error."""
     anychunk.write(
-        GRID, tmp_path / "a.jnrrd", tile=(3, 4), compression="gzip", header={"encoding": "gzip"}
+        GRID, tmp_path / "a.jnrrd", chunk=(3, 4), compression="gzip", header={"encoding": "gzip"}
     )
     assert header(tmp_path / "a.jnrrd")["encoding"] == "raw"
     path = tiled(tmp_path / "b.jnrrd", [9, 7], [4, 3], cut(GRID, (3, 4)), **{":": None})
@@ -375,7 +377,7 @@ def test_metadata(tmp_path):
     values = np.pad(GRID, ((0, 2), (0, 3)))[:7, :9] + np.uint8(10)
     path = tmp_path / "a.jnrrd"
     anychunk.write(
-        values, path, tile=(4, 4), tile_metadata=True, compression="zstd", levels=2, overlap=(1, 0)
+        values, path, chunk=(4, 4), chunk_metadata=True, compression="zstd", levels=2, halo=(1, 0)
     )
     found, data = header(path), path.read_bytes()
     assert len(found["tile:metadata"]) == len(found["tile:offset_table"]) == 2 * 3 + 1 * 1

@@ -68,7 +68,7 @@ def test_schema():
 
 def test_unaware_readers(tmp_path):
     """A reader that knows no tiles would take other bytes for samples: the document's claim is false."""
-    anychunk.write(GRID, tmp_path / "a.jnrrd", tile=(3, 4))
+    anychunk.write(GRID, tmp_path / "a.jnrrd", chunk=(3, 4))
     data = (tmp_path / "a.jnrrd").read_bytes()
     start = data.index(b"\n\n") + 2
     as_if_plain = np.frombuffer(data[start : start + GRID.size], np.uint8).reshape(GRID.shape)
@@ -193,6 +193,6 @@ def test_numbers_of_the_document():
 
 def test_describe_shows_no_tables(tmp_path):
     path = tmp_path / "a.jnrrd"
-    anychunk.write(np.zeros(300, np.uint8), path, tile=1)
+    anychunk.write(np.zeros(300, np.uint8), path, chunk=(1,))
     assert "tile:offset_table" not in json.dumps(anychunk.describe(path))
     assert anychunk.open(path)["0"].attrs["jnrrd"]["tile:sizes"] == [1]

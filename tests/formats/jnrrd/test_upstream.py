@@ -150,7 +150,7 @@ def test_braces_of_names(tmp_path):
 def test_patterns_are_written_with_fields_and_braces(tmp_path):
     pattern = "{{{content}}}_{z}_{y}_{x}.raw"
     anychunk.write(
-        VALUES, tmp_path / "a.jnrrd", tile=(2, 3, 4), storage="external", pattern=pattern,
+        VALUES, tmp_path / "a.jnrrd", chunk=(2, 3, 4), external=True, pattern=pattern,
         header={"content": "brain"},
     )  # fmt: skip
     for (x, y, z), tile in TILES.items():
@@ -200,31 +200,38 @@ def test_flattened_declaration(tmp_path):
     fields = {**fields, "extensions.tile": URI, "extensions.meta": "https://example.org/meta"}
     path = write(tmp_path / "a.jnrrd", fields)
     np.testing.assert_array_equal(read(path), VALUES)
-    anychunk.write(VALUES, tmp_path / "b.jnrrd", header=jnrrd.read_header(path), tile=(2, 3, 4))
+    anychunk.write(VALUES, tmp_path / "b.jnrrd", header=jnrrd.read_header(path), chunk=(2, 3, 4))
     assert jnrrd.read_header(tmp_path / "b.jnrrd").extensions == {
         "tile": URI,
         "meta": "https://example.org/meta",
     }
 
 
-@pytest.mark.parametrize("storage", ["internal", "external"])
+@pytest.mark.parametrize("external", [False, True])
 @pytest.mark.parametrize("compression", ["raw", "gzip"])
-@pytest.mark.parametrize("edges", ["pad", "variable"])
-def test_sparse(tmp_path, storage, compression, edges):
+@pytest.mark.parametrize("edges", ["padded", "cropped"])
+def test_sparse(tmp_path, external, compression, edges):
     """10.1: tiles of nothing but the padding value are left out."""
     values = np.full((5, 7, 9), 3, "u1")
     values[1, 2, 3] = 9
     values[4, 6, 8] = 1
     path = tmp_path / "a.jnrrd"
-    options = {"tile": (2, 3, 4), "padding_value": 3, "edge_handling": edges}
-    anychunk.write(values + 1, path, storage=storage, compression=compression, **options)
+    options = {"chunk": (2, 3, 4), "padding_value": 3, "edges": edges}
+    anychunk.write(values + 1, path, external=external, compression=compression, **options)
     anychunk.write(
-        values, path, storage=storage, compression=compression, sparse=True, levels=2, **options
+        values,
+        path,
+        external=external,
+        compression=compression,
+        sparse=True,
+        levels=2,
+        **options,
+        overwrite=True,
     )
     np.testing.assert_array_equal(read(path), values)
     fields = jnrrd.read_header(path).fields
     assert fields["tile:sparse"] is True
-    if storage == "internal":
+    if not external:
         sizes = fields["tile:size_table"]
         assert sizes.count(0) == len(sizes) - 2 - (anychunk.open(path)["0/1/image"][...] != 3).any()
         stored = path.read_bytes()[fields["tile:offset_table"][0] :][: sizes[0]]
@@ -242,15 +249,23 @@ def test_sparse_tiles_that_are_listed(tmp_path):
     values[0, 0, 0] = 5
     values[3, 5, 7] = -0.0  # not the padding value: its bits would be lost
     path = tmp_path / "a.jnrrd"
-    anychunk.write(values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    anychunk.write(values, path, chunk=(2, 3, 4), external=True, files=True, sparse=True)
     listed = jnrrd.read_header(path).fields["tile:files"]
     assert [entry["indices"] for entry in listed] == [[0, 0, 0], [1, 1, 1]]
     assert read(path).tobytes() == values.tobytes()
     assert jnrrd.validate(path) == []
-    anychunk.write(0 * values, path, tile=(2, 3, 4), storage="external", files=True, sparse=True)
+    anychunk.write(
+        0 * values, path, chunk=(2, 3, 4), external=True, files=True, sparse=True, overwrite=True
+    )
     assert jnrrd.read_header(path).fields["tile:files"][-1:] == [{**listed[1]}]
     anychunk.write(
-        abs(0 * values), path, tile=(4, 6, 8), storage="external", files=True, sparse=True
+        abs(0 * values),
+        path,
+        chunk=(4, 6, 8),
+        external=True,
+        files=True,
+        sparse=True,
+        overwrite=True,
     )
     assert jnrrd.read_header(path).fields["tile:files"] == []
     assert not read(path).any()

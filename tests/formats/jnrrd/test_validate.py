@@ -16,7 +16,7 @@ VALUES = np.arange(4 * 6 * 8, dtype="u1").reshape(4, 6, 8)
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "a.jnrrd"
-    anychunk.write(VALUES, path, tile=(2, 3, 8), tile_metadata=True)
+    anychunk.write(VALUES, path, chunk=(2, 3, 8), chunk_metadata=True)
     return path
 
 
@@ -37,7 +37,7 @@ def test_read_header_takes_a_path(file):
     header = jnrrd.read_header(file)
     assert header.fields["sizes"] == [8, 6, 4]
     assert jnrrd.read_header(str(file)).lines == header.lines
-    anychunk.write(VALUES, file.with_name("b.jnrrd"), header=header, tiled=False)
+    anychunk.write(VALUES, file.with_name("b.jnrrd"), header=header, chunked=False)
     assert jnrrd.read_header(file.with_name("b.jnrrd")).fields["sizes"] == [8, 6, 4]
     assert "tile:enabled" not in jnrrd.read_header(file.with_name("b.jnrrd")).fields
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import anychunk
-from anychunk.errors import AnychunkError, CodecConfigError, LimitError, UnsupportedError
+from anychunk.errors import AnychunkError, LimitError, OptionError, UnsupportedError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import write_levels
 from anychunk.io.object_stores import memory_store
@@ -46,23 +46,21 @@ def cases(draw):
     axes = draw(st.lists(st.integers(0, ndim - 1), min_size=1, max_size=ndim, unique=True))
     each = st.integers(1, 7 if ndim < 4 else 4)
     options = {
-        "tile": [draw(each) for _ in axes],
-        "tile_dimensions": axes,
+        "chunk": [draw(each) for _ in axes],
+        "chunk_axes": axes,
         "compression": draw(st.sampled_from(["raw", "gzip", "bzip2", "zstd", "lz4"])),
-        "edge_handling": draw(st.sampled_from(["pad", "variable"])),
+        "edges": draw(st.sampled_from(["padded", "cropped"])),
         "padding_value": draw(st.sampled_from([0, 7])),
-        "overlap": draw(st.one_of(st.none(), st.just([draw(st.integers(0, 3)) for _ in axes]))),
-        "tile_metadata": draw(st.booleans()),
+        "halo": draw(st.one_of(st.none(), st.just([draw(st.integers(0, 3)) for _ in axes]))),
+        "chunk_metadata": draw(st.booleans()),
         "quality": draw(st.booleans()),
         "endian": draw(st.sampled_from(["little", "big"])),
-        "downsample": draw(
-            st.sampled_from(["average", "max", "min", "mode", "gaussian", "lanczos"])
-        ),
+        "method": draw(st.sampled_from(["average", "max", "min", "mode", "gaussian", "lanczos"])),
     }
     if draw(st.booleans()):
-        options |= {"storage": "external", "files": draw(st.booleans())}
+        options |= {"external": True, "files": draw(st.booleans())}
     else:
-        options["format"] = draw(st.sampled_from(["contiguous", "chunked"]))
+        options["chunk_order"] = draw(st.sampled_from(["contiguous", "chunked"]))
     scales = draw(
         st.lists(
             st.one_of(st.integers(1, 4), st.just([draw(st.integers(1, 3)) for _ in axes])),
@@ -75,8 +73,8 @@ def cases(draw):
         if draw(st.booleans()):
             options["levels_virtual"] = [draw(st.integers(1, len(scales)))]
         if draw(st.booleans()):
-            options["level_tile_sizes"] = [
-                options["tile"],
+            options["level_chunks"] = [
+                options["chunk"],
                 *[[draw(each) for _ in axes] for _ in scales],
             ]
     return draw(st.sampled_from(KINDS)), shape, options
@@ -88,16 +86,16 @@ def cases(draw):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@example(case=("i1", (2,), {"tile": [4], "overlap": [3], "edge_handling": "variable"}))
-@example(case=("u2", (3, 4), {"tile": [2, 3], "overlap": [9, 9], "edge_handling": "variable"}))
+@example(case=("i1", (2,), {"chunk": [4], "halo": [3], "edges": "cropped"}))
+@example(case=("u2", (3, 4), {"chunk": [2, 3], "halo": [9, 9], "edges": "cropped"}))
 @example(
     case=(
         "u1",
         (5,),
-        {"tile": [7], "edge_handling": "variable", "level_scales": [1, 9], "compression": "gzip"},
+        {"chunk": [7], "edges": "cropped", "level_scales": [1, 9], "compression": "gzip"},
     )
 )
-@example(case=("u8", (9, 9), {"tile": [4, 4], "level_scales": [1, 2, 4], "downsample": "average"}))
+@example(case=("u8", (9, 9), {"chunk": [4, 4], "level_scales": [1, 2, 4], "method": "average"}))
 def test_anything_round_trips(tmp_path, case):
     dtype, shape, options = case
     array = values(dtype, shape)
@@ -123,22 +121,22 @@ def test_anything_round_trips(tmp_path, case):
 def test_every_field_is_written_and_read(tmp_path):
     array = values("u2", (8, 20, 30))
     options = {
-        "tile": (4, 8, 8),
+        "chunk": (4, 8, 8),
         "compression": "gzip",
-        "compression_levels": 3,
-        "edge_handling": "pad",
+        "compression_level": 3,
+        "edges": "padded",
         "padding_value": 5,
-        "overlap": (0, 1, 2),
+        "halo": (0, 1, 2),
         "level_scales": [1, (1, 2, 2), 4],
-        "level_tile_sizes": [(4, 8, 8), (2, 4, 4), (2, 2, 2)],
+        "level_chunks": [(4, 8, 8), (2, 4, 4), (2, 2, 2)],
         "levels_virtual": [2],
-        "downsample": "max",
+        "method": "max",
         "quality": True,
-        "tile_metadata": True,
+        "chunk_metadata": True,
     }
     anychunk.write(array, tmp_path / "in.jnrrd", **options)
-    anychunk.write(array, tmp_path / "ex.jnrrd", storage="external", base_dir="tiles", **options)
-    anychunk.write(array, tmp_path / "li.jnrrd", storage="external", files=True, **options)
+    anychunk.write(array, tmp_path / "ex.jnrrd", external=True, base_dir="tiles", **options)
+    anychunk.write(array, tmp_path / "li.jnrrd", external=True, files=True, **options)
     written = set()
     for name in ("in", "ex", "li"):
         np.testing.assert_array_equal(anychunk.open_array(tmp_path / f"{name}.jnrrd")[...], array)
@@ -158,9 +156,9 @@ def test_arguments_are_in_numpy_order_and_the_header_in_file_order(tmp_path):
     anychunk.write(
         np.zeros((2, 30, 40), "u1"),
         tmp_path / "a.jnrrd",
-        tile=(16, 8),
-        tile_dimensions=(1, 2),
-        overlap=(1, 2),
+        chunk=(16, 8),
+        chunk_axes=(1, 2),
+        halo=(1, 2),
     )
     found = header(tmp_path / "a.jnrrd")
     assert found["sizes"] == [40, 30, 2]
@@ -185,7 +183,7 @@ def test_sources(tmp_path, kind):
     else:
         source = np.asfortranarray(array).astype(">i4")
     anychunk.write(
-        source, tmp_path / "a.jnrrd", tile=(6, 8, 9), levels=3, compression="zstd", workers=2
+        source, tmp_path / "a.jnrrd", chunk=(6, 8, 9), levels=3, compression="zstd", workers=2
     )
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd")[...], array)
     expected = anychunk.resample.downsample(array, (4, 4, 4))
@@ -197,7 +195,7 @@ def test_default_tile_and_one_level(tmp_path):
     anychunk.write(array, tmp_path / "a.jnrrd")
     assert header(tmp_path / "a.jnrrd")["tile:sizes"] == [256, 256, 64, 1]
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd")[...], array)
-    anychunk.write(array, tmp_path / "a.jnrrd", levels=1)
+    anychunk.write(array, tmp_path / "a.jnrrd", levels=1, overwrite=True)
     assert header(tmp_path / "a.jnrrd")["tile:level_scales"] == [1]
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd")[...], array)
 
@@ -207,7 +205,7 @@ def test_progress_is_told(tmp_path):
     anychunk.write(
         values("u1", (8, 8)),
         tmp_path / "a.jnrrd",
-        tile=4,
+        chunk=(4, 4),
         levels=2,
         progress=lambda *x: told.append(x),
     )
@@ -216,9 +214,9 @@ def test_progress_is_told(tmp_path):
 
 def test_remote_targets():
     array = values("u2", (20, 30))
-    for name, options in (("in", {}), ("ex", {"storage": "external", "levels": 2})):
+    for name, options in (("in", {}), ("ex", {"external": True, "levels": 2})):
         url = f"memory://jnrrd-write/{name}.jnrrd"
-        anychunk.write(array, url, tile=(8, 8), compression="zstd", **options)
+        anychunk.write(array, url, chunk=(8, 8), compression="zstd", **options)
         np.testing.assert_array_equal(anychunk.open_array(url)[...], array)
         assert jnrrd.validate(url) == []
     assert memory_store("jnrrd-write") is not None
@@ -227,36 +225,36 @@ def test_remote_targets():
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"tile": (1, 2, 3)}, CodecConfigError, "tile has 3 entries, expected 2"),
-        ({"tile": (0, 1)}, CodecConfigError, "minimum"),
-        ({"tile_dimensions": (0, 5)}, CodecConfigError, r"tile_dimensions \[0, 5\].* 1"),
-        ({"tile_dimensions": (0, 0)}, CodecConfigError, r"tile:dimensions: \[1, 1\]"),
-        ({"compression": "rar"}, CodecConfigError, "compression"),
-        ({"storage": "cloud"}, CodecConfigError, "storage"),
-        ({"edge_handling": "wrap"}, CodecConfigError, "edge_handling"),
-        ({"downsample": "median", "levels": 2}, CodecConfigError, "'median'.*average gaussian"),
+        ({"chunk": (1, 2, 3)}, OptionError, "chunk has 3 entries, expected 2"),
+        ({"chunk": (0, 1)}, OptionError, "minimum"),
+        ({"chunk_axes": (0, 5)}, OptionError, r"chunk_axes \[0, 5\].* 1"),
+        ({"chunk_axes": (0, 0)}, OptionError, r"tile:dimensions: \[1, 1\]"),
+        ({"compression": "rar"}, OptionError, "compression"),
+        ({"chunk_order": "cloud"}, OptionError, "chunk_order"),
+        ({"edges": "wrap"}, OptionError, "edges"),
+        ({"method": "median", "levels": 2}, OptionError, "'median'.*average gaussian"),
         ({"padding_value": 300}, AnychunkError, "padding_value"),
-        ({"level_scales": [2, 4]}, CodecConfigError, "level 0"),
-        ({"levels": 3, "level_scales": [1, 2]}, CodecConfigError, "2 level_scales, expected 3"),
-        ({"pattern": "{x}"}, CodecConfigError, "pattern.*external"),
-        ({"storage": "external", "pattern": "{x}"}, AnychunkError, "'{x}'.*{d1}"),
-        ({"storage": "external", "pattern": "../{x}_{y}"}, AnychunkError, "leads outside"),
+        ({"level_scales": [2, 4]}, OptionError, "level 0"),
+        ({"levels": 3, "level_scales": [1, 2]}, OptionError, "2 level_scales, expected 3"),
+        ({"pattern": "{x}"}, OptionError, "pattern.*external"),
+        ({"external": True, "pattern": "{x}"}, AnychunkError, "'{x}'.*{d1}"),
+        ({"external": True, "pattern": "../{x}_{y}"}, AnychunkError, "leads outside"),
         (
-            {"storage": "external", "files": ["a", "a", "b", "c"]},
-            CodecConfigError,
+            {"external": True, "files": ["a", "a", "b", "c"]},
+            OptionError,
             "3 distinct files, expected 4",
         ),
         (
-            {"storage": "external", "pattern": "{x}_{y}", "files": ["a"] * 4},
-            CodecConfigError,
+            {"external": True, "pattern": "{x}_{y}", "files": ["a"] * 4},
+            OptionError,
             "pattern and .*files",
         ),
-        ({"endian": "middle"}, CodecConfigError, "endian"),
+        ({"endian": "middle"}, OptionError, "endian"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path, options, error, match):
     with pytest.raises(error, match=match):
-        anychunk.write(np.zeros((8, 8), "u1"), tmp_path / "a.jnrrd", **{"tile": (4, 4), **options})
+        anychunk.write(np.zeros((8, 8), "u1"), tmp_path / "a.jnrrd", **{"chunk": (4, 4), **options})
     assert list(tmp_path.rglob("*.jnrrd")) == []
 
 
@@ -281,7 +279,7 @@ def test_header_that_no_reader_would_take_is_not_written(tmp_path):
         anychunk.limits.override(header_bytes=2048),
         pytest.raises(LimitError, match="use larger tiles"),
     ):
-        anychunk.write(np.zeros(2000, "u1"), tmp_path / "a.jnrrd", tile=1)
+        anychunk.write(np.zeros(2000, "u1"), tmp_path / "a.jnrrd", chunk=(1,))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -292,7 +290,7 @@ def test_own_lines_and_prefix(tmp_path):
         "space_origin": [1.5, 2.5],
         "labels": ["a", "b"],
     }
-    anychunk.write(np.zeros((4, 4), "u1"), tmp_path / "a.jnrrd", tile=2, header=lines)
+    anychunk.write(np.zeros((4, 4), "u1"), tmp_path / "a.jnrrd", chunk=(2, 2), header=lines)
     found = header(tmp_path / "a.jnrrd")
     assert found["tile:colour"] == "red"
     assert found["tiling:sizes"] == [2, 2]
@@ -311,10 +309,10 @@ def test_failing_source_leaves_the_old_file(tmp_path):
             return np.zeros([s.stop - s.start for s in where], "u1")
 
     path = tmp_path / "a.jnrrd"
-    anychunk.write(np.ones((4, 4), "u1"), path, tile=2)
+    anychunk.write(np.ones((4, 4), "u1"), path, chunk=(2, 2))
     before = path.read_bytes()
     with pytest.raises(OSError, match="the disk is gone"):
-        anychunk.write(Broken(), path, tile=8, levels=2)
+        anychunk.write(Broken(), path, chunk=(8, 8), levels=2)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -330,30 +328,30 @@ class Stops:
         if Stops.tiles >= 60:
             threading.Event().wait()  # until the process is killed
         return np.full([s.stop - s.start for s in where], 7, "u2")
-anychunk.write(Stops(), sys.argv[1], tile=8, storage=sys.argv[2], levels=2, compression="zstd")
+anychunk.write(Stops(), sys.argv[1], chunk=(8, 8, 8), external=bool(sys.argv[2]), overwrite=True, levels=2, compression="zstd")
 """
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("storage", ["internal", "external"])
+@pytest.mark.parametrize("external", [False, True])
 @pytest.mark.parametrize("has_old", [True, False])
-def test_killed_writer_leaves_the_old_file_or_none(tmp_path, tmp_path_factory, storage, has_old):
+def test_killed_writer_leaves_the_old_file_or_none(tmp_path, tmp_path_factory, external, has_old):
     path = tmp_path / "a.jnrrd"
     old = np.ones((64, 64, 64), "u2")
     if has_old:
-        anychunk.write(old, path, tile=8, storage=storage, levels=2, compression="zstd")
+        anychunk.write(old, path, chunk=(8, 8, 8), external=external, levels=2, compression="zstd")
     printed = tmp_path_factory.mktemp("printed")
-    process = processes.Process(WRITER, [path, storage], printed, cwd=tmp_path)
+    process = processes.Process(WRITER, [path, "yes" if external else ""], printed, cwd=tmp_path)
     try:
         assert process.wait_for_lines(60)[:60] == ["tile"] * 60, process.texts()
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     if path.exists():
-        assert storage == "internal"
+        assert not external
         np.testing.assert_array_equal(anychunk.open_array(path)[...], old)
     else:
-        assert storage == "external" or not has_old
+        assert external or not has_old
 
 
 @pytest.mark.processes
@@ -362,9 +360,9 @@ def test_memory_is_bounded(tmp_path):
     code = (
         "from bench.bench_jnrrd import Synthesised, TILE; import anychunk, sys, pathlib\n"
         "def peak(): return int(pathlib.Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0]) / 1024\n"
-        "anychunk.write(Synthesised((32, 64, 64)), sys.argv[1], tile=TILE, levels=4, workers=2)\n"
+        "anychunk.write(Synthesised((32, 64, 64)), sys.argv[1], chunk=TILE, levels=4, workers=2, overwrite=True)\n"
         "before = peak()\n"
-        "anychunk.write(Synthesised((256, 512, 512)), sys.argv[1], tile=TILE, levels=4, workers=2)\n"
+        "anychunk.write(Synthesised((256, 512, 512)), sys.argv[1], chunk=TILE, levels=4, workers=2, overwrite=True)\n"
         "print(peak() - before)\n"
     )
     if not Path("/proc/self/status").exists():
@@ -410,7 +408,7 @@ def test_bfloat16(tmp_path, endian):
 
     array = (np.arange(60).reshape(3, 4, 5) / 7).astype(ml_dtypes.bfloat16)
     path = tmp_path / "a.jnrrd"
-    anychunk.write(array, path, tile=(2, 3, 4), levels=2, tile_metadata=True, endian=endian)
+    anychunk.write(array, path, chunk=(2, 3, 4), levels=2, chunk_metadata=True, endian=endian)
     found = anychunk.open_array(path)[...]
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found.view("u2"), array.view("u2"))
@@ -425,6 +423,6 @@ def test_bfloat16(tmp_path, endian):
 def test_overlapping_tiles_named_by_a_pattern(tmp_path, pattern, size, compression):
     data = np.arange(size, dtype="i1")
     options = {} if pattern is None else {"pattern": pattern}
-    options |= {"edge_handling": "variable", "compression": compression, "storage": "external"}
-    anychunk.write(data, tmp_path / "a.jnrrd", tile=[2], overlap=[1], **options)
+    options |= {"edges": "cropped", "compression": compression, "external": True}
+    anychunk.write(data, tmp_path / "a.jnrrd", chunk=[2], halo=[1], **options)
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.jnrrd")[...], data)

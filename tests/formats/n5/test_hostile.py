@@ -28,7 +28,7 @@ def read(array):
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("axes", ["zyx", "xyz"])
 def test_every_cut_block_is_an_error_that_names_it(tmp_path, compression, axes):
-    anychunk.write(ARRAY, tmp_path / "a.n5", block=(4, 3), axes="xyz", compression=compression)
+    anychunk.write(ARRAY, tmp_path / "a.n5", chunk=(4, 3), axes="xyz", compression=compression)
     whole = (tmp_path / "a.n5/1/0").read_bytes()
     array = anychunk.open(tmp_path / "a.n5", axes=axes)
     expected = ARRAY if axes == "xyz" else ARRAY.T
@@ -46,7 +46,7 @@ def test_every_cut_block_is_an_error_that_names_it(tmp_path, compression, axes):
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("axes", ["zyx", "xyz"])
 def test_damaged_blocks(tmp_path, compression, axes):
-    anychunk.write(ARRAY, tmp_path / "a.n5", block=(4, 3), axes="xyz", compression=compression)
+    anychunk.write(ARRAY, tmp_path / "a.n5", chunk=(4, 3), axes="xyz", compression=compression)
     whole = np.frombuffer((tmp_path / "a.n5/1/0").read_bytes(), np.uint8)
     array = anychunk.open(tmp_path / "a.n5", axes=axes)
     expected = ARRAY if axes == "xyz" else ARRAY.T

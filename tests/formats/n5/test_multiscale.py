@@ -183,7 +183,7 @@ def test_a_real_container():
 def test_written_pyramids_are_read_back(tmp_path):
     array = np.arange(9 * 8 * 1, dtype="uint8").reshape(1, 8, 9)
     anychunk.write(
-        array, tmp_path / "a.n5/v", levels=3, block=(1, 4, 4), resolution=(3, 1, 1), unit="nm"
+        array, tmp_path / "a.n5/v", levels=3, chunk=(1, 4, 4), resolution=(3, 1, 1), unit="nm"
     )
     axes, placed = image(tmp_path / "a.n5/v")
     assert axes == [(name, "nanometer") for name in "zyx"]

@@ -78,7 +78,7 @@ def test_strings_objects_and_varlength_blocks():
         labels[:2, :2]
     turned = anychunk.open(folder / "varlength_uint8.n5")
     np.testing.assert_array_equal(turned[:2, 2:].ravel(), truth["1/0"]["data"])
-    blocks = anychunk.open(folder / "varlength_uint8.n5", blocks="bytes")
+    blocks = anychunk.open(folder / "varlength_uint8.n5", content="bytes")
     assert blocks.shape == (2, 2)
     assert blocks.metadata.dimension_names == ("dim_0", "dim_1")
     assert list(blocks[...][0, 0]) == truth["0/0"]["data"]
@@ -284,7 +284,7 @@ def test_an_empty_attributes_file_is_a_group(tmp_path):
     assert isinstance(anychunk.open(made(tmp_path, "")), zarr.Group)
 
 
-@pytest.mark.parametrize("option", [{"axes": "C"}, {"blocks": 1}])
+@pytest.mark.parametrize("option", [{"axes": "C"}, {"content": 1}])
 def test_options_are_checked(container, option):
     with pytest.raises((ValueError, FormatError), match="expected one of"):
         anychunk.open(container, **option)
@@ -354,7 +354,7 @@ def test_a_container_of_very_many_datasets_is_not_visited(tmp_path, monkeypatch)
     assert visited <= {"many.n5", "d0", "d1", "s0"}  # s0: whether a group is a pyramid
 
 
-@pytest.mark.parametrize("options", [{}, {"axes": "xyz"}, {"blocks": "bytes"}])
+@pytest.mark.parametrize("options", [{}, {"axes": "xyz"}, {"content": "bytes"}])
 @pytest.mark.parametrize("data_type", ["uint8", "float64", "string"])
 @pytest.mark.parametrize("ndim", [1, 2, 3, 4, 5, 6])
 def test_structure_alone_means_what_any_other_attribute_leaves(ndim, data_type, options):

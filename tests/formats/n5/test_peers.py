@@ -57,7 +57,7 @@ def written(tmp_path_factory):
         anychunk.write(
             value(dtype, shape).astype(np.dtype(dtype).newbyteorder(">")),
             root / name_of(case, edges),
-            block=SHAPES[shape][1],
+            chunk=SHAPES[shape][1],
             compression=COMPRESSIONS[kind],
             edges=edges,
             axes="xyz",

@@ -7,7 +7,7 @@ import tensorstore
 import zarr
 
 import anychunk
-from anychunk.errors import AnychunkError, CodecConfigError, FormatError, UnsupportedError
+from anychunk.errors import FormatError, OptionError, TargetExistsError, UnsupportedError
 from anychunk.formats.n5.write_input import Given, Regions
 from tests.support import processes
 from tests.support.n5_blocks import field
@@ -36,7 +36,7 @@ def test_arrays_of_every_kind(tmp_path, kind, axes):
     if kind == "read-only":
         array = ARRAY.copy()
         array.flags.writeable = False
-    anychunk.write(array, tmp_path / "a.n5/v", block=(4, 5, 6), axes=axes, compression="zstd")
+    anychunk.write(array, tmp_path / "a.n5/v", chunk=(4, 5, 6), axes=axes, compression="zstd")
     found = attributes(tmp_path / "a.n5/v")
     expected = [20, 13, 9], [4, 5, 6]
     if axes == "zyx":
@@ -63,7 +63,7 @@ def test_regions_cover_source_chunks_once():
 
 def test_pyramid_of_n5_viewer(tmp_path):
     anychunk.write(
-        ARRAY, tmp_path / "a.n5/v", block=(8, 8, 8), levels=3, resolution=(3, 2, 1), unit="um"
+        ARRAY, tmp_path / "a.n5/v", chunk=(8, 8, 8), levels=3, resolution=(3, 2, 1), unit="um"
     )
     group = attributes(tmp_path / "a.n5/v")
     factors = [[1, 1, 1], [2, 2, 2], [4, 4, 4]]
@@ -90,7 +90,7 @@ def test_means_are_exact(tmp_path, dtype):
     rng = np.random.default_rng(1)
     array = rng.integers(info.min, info.max, (6, 8, 1), dtype=dtype, endpoint=True)
     array[0, 0, 0], array[0, 1, 0] = info.max, info.min
-    anychunk.write(array, tmp_path / "a.n5", levels=2, block=(2, 2, 1))
+    anychunk.write(array, tmp_path / "a.n5", levels=2, chunk=(2, 2, 1))
     found = anychunk.open(tmp_path / "a.n5")["s1/image"][...]
     for i, j, _ in np.ndindex(3, 4, 1):
         window = array[2 * i : 2 * i + 2, 2 * j : 2 * j + 2, 0]
@@ -106,7 +106,7 @@ def test_zarr_reads_the_very_same_blocks(tmp_path, compression, block):
     anychunk.write(
         ARRAY,
         tmp_path / "a.n5/g/v",
-        block=block,
+        chunk=block,
         compression=compression,
         axes="xyz",
         also_zarr=True,
@@ -131,7 +131,7 @@ def test_zarr_reads_the_very_same_blocks(tmp_path, compression, block):
 
 def test_what_zarr_writes_into_a_twin_n5_readers_read(tmp_path):
     anychunk.write(
-        np.zeros((8, 6), "uint16"), tmp_path / "a.n5/v", block=(4, 3), compression="zstd",
+        np.zeros((8, 6), "uint16"), tmp_path / "a.n5/v", chunk=(4, 3), compression="zstd",
         axes="xyz", also_zarr=True,
     )  # fmt: skip
     twin = zarr.open_array(tmp_path / "a.n5/v", mode="r+")
@@ -145,7 +145,7 @@ def test_what_zarr_writes_into_a_twin_n5_readers_read(tmp_path):
 
 @pytest.mark.usefixtures("enabled")
 def test_multiscale_twin(tmp_path):
-    anychunk.write(ARRAY, tmp_path / "a.n5/v", levels=2, block=(8, 8, 8), also_zarr=True)
+    anychunk.write(ARRAY, tmp_path / "a.n5/v", levels=2, chunk=(8, 8, 8), also_zarr=True)
     group = zarr.open_group(tmp_path / "a.n5/v", mode="r")
     assert [d["asset"] for d in group.attrs["multiscales"]["layout"]] == ["s0", "s1"]
     assert "ome" not in group.attrs  # keys follow the axes, which are in N5's order
@@ -162,15 +162,20 @@ def test_a_dataset_that_is_the_container(tmp_path):
 
 
 def test_a_remote_container():
-    anychunk.write(ARRAY, "memory://n5-write/a.n5/v", block=(8, 8, 8), levels=2)
+    anychunk.write(ARRAY, "memory://n5-write/a.n5/v", chunk=(8, 8, 8), levels=2)
     group = anychunk.open("memory://n5-write/a.n5")
     np.testing.assert_array_equal(group["v/s0/image"][...], ARRAY)
 
 
 def test_nothing_is_written_over_or_into_a_dataset(tmp_path):
     anychunk.write(ARRAY, tmp_path / "a.n5/v")
-    with pytest.raises(FormatError, match=r"a\.n5/v: .*already"):
+    with pytest.raises(TargetExistsError, match=r"a\.n5/v: .*already"):
         anychunk.write(ARRAY, tmp_path / "a.n5/v")
+    anychunk.write(ARRAY + 1, tmp_path / "a.n5/v", overwrite=True)
+    np.testing.assert_array_equal(anychunk.open(tmp_path / "a.n5/v")[...], ARRAY + 1)
+    anychunk.write(ARRAY, tmp_path / "a.n5/w", levels=2)
+    with pytest.raises(FileExistsError, match=r"a\.n5/w/s0: .*already"):
+        anychunk.write(ARRAY, tmp_path / "a.n5/w", levels=2)
     anychunk.write(ARRAY, tmp_path / "b.n5")
     with pytest.raises(FormatError, match=r"b\.n5: .*dataset"):
         anychunk.write(ARRAY, tmp_path / "b.n5/v")
@@ -190,18 +195,18 @@ def test_attributes_of_a_group_are_kept(tmp_path):
         (np.zeros(3, "float16"), {}, UnsupportedError, "data type float16.* uint8"),
         (np.zeros(3, "complex64"), {}, UnsupportedError, "data type complex64.* uint8"),
         (np.uint8(3), {}, UnsupportedError, r"shape \(\)"),
-        (ARRAY, {"block": (4, 4)}, ValueError, r"block \(4, 4\)"),
-        (ARRAY, {"block": (4, 4, 0)}, ValueError, r"block \(4, 4, 0\)"),
-        (ARRAY, {"block": (4096, 4096, 4096)}, ValueError, "2 GiB"),
-        (ARRAY, {"compression": "jpeg"}, UnsupportedError, "'jpeg'.* gzip"),
-        (ARRAY, {"compression": "gzip", "level": 33}, AnychunkError, "level"),
-        (ARRAY, {"compression": "raw", "level": 3}, CodecConfigError, "'raw'.*level=3"),
-        (ARRAY, {"compression": {"type": "gzip", "x": 1}}, CodecConfigError, "'gzip'.* 'x'.*level"),
-        (ARRAY, {"axes": "C"}, ValueError, "axes='C'"),
-        (ARRAY, {"edges": "round"}, ValueError, "edges='round'"),
-        (ARRAY, {"levels": 0}, ValueError, "levels=0"),
-        (ARRAY, {"resolution": (1, 2)}, ValueError, "resolution"),
-        (ARRAY, {"attributes": {"dimensions": 3}}, ValueError, "'dimensions'"),
+        (ARRAY, {"chunk": (4, 4, 4, 4)}, OptionError, r"chunk \(4, 4, 4, 4\)"),
+        (ARRAY, {"chunk": (4, 4, 0)}, OptionError, r"chunk \(4, 4, 0\)"),
+        (ARRAY, {"chunk": (4096, 4096, 4096)}, OptionError, "2 GiB"),
+        (ARRAY, {"compression": "jpeg"}, OptionError, "'jpeg'.* gzip"),
+        (ARRAY, {"compression": "gzip", "compression_level": 33}, OptionError, "level"),
+        (ARRAY, {"compression": "raw", "compression_level": 3}, OptionError, "'raw'.*level=3"),
+        (ARRAY, {"compression": {"type": "gzip", "x": 1}}, OptionError, "'gzip'.* 'x'.*level"),
+        (ARRAY, {"axes": "C"}, OptionError, "axes='C'"),
+        (ARRAY, {"edges": "round"}, OptionError, "edges='round'"),
+        (ARRAY, {"levels": 0}, OptionError, "levels=0"),
+        (ARRAY, {"resolution": (1, 2)}, OptionError, "resolution"),
+        (ARRAY, {"attributes": {"dimensions": 3}}, OptionError, "'dimensions'"),
     ],
 )
 def test_refused_before_anything_is_written(tmp_path, array, options, error, message):
@@ -219,7 +224,7 @@ def test_empty_arrays(tmp_path):
 @pytest.mark.parametrize("level", [1, 9])
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "bzip2", "xz", "blosc"])
 def test_levels_of_compression(tmp_path, compression, level):
-    anychunk.write(ARRAY, tmp_path / "a.n5/v", compression=compression, level=level)
+    anychunk.write(ARRAY, tmp_path / "a.n5/v", compression=compression, compression_level=level)
     assert level in attributes(tmp_path / "a.n5/v")["compression"].values()
     np.testing.assert_array_equal(anychunk.open(tmp_path / "a.n5/v")[...], ARRAY)
 
@@ -234,7 +239,7 @@ def test_a_failure_in_the_middle_leaves_no_dataset(tmp_path):
             return np.ones((8, 8), "uint16")
 
     with pytest.raises(RuntimeError, match="broke off"):
-        anychunk.write(Failing(), tmp_path / "a.n5/v", block=(8, 8))
+        anychunk.write(Failing(), tmp_path / "a.n5/v", chunk=(8, 8))
     assert not (tmp_path / "a.n5/v/attributes.json").exists()
     assert "v" in anychunk.open(tmp_path / "a.n5")  # a folder with blocks, but no dataset
     assert isinstance(anychunk.open(tmp_path / "a.n5")["v"], zarr.Group)
@@ -251,7 +256,7 @@ class Slow:
         if Slow.count == 200:
             os._exit(9)
         return np.full([s.stop - s.start for s in at], 7, "uint16")
-anychunk.write(Slow(), sys.argv[1], block=(64, 64), compression="raw")
+anychunk.write(Slow(), sys.argv[1], chunk=(64, 64), compression="raw")
 """
 
 

@@ -68,7 +68,7 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
     assert anychunk.index(target) == before  # a crash leaves what was there
     monkeypatch.undo()
     monkeypatch.setattr(transaction, "PIECE", 1)
-    GroupIndex(members={"z": node["0/0"]}).save(target)
+    GroupIndex(members={"z": node["0/0"]}).save(target, overwrite=True)
     assert list(anychunk.index(target).members) == ["z"]
 
 
@@ -151,7 +151,7 @@ def test_branches_and_tags(tmp_path):
     opened = ice.open_repository(str(tmp_path / "r.icechunk"))
     opened.create_tag("v1", first)
     opened.create_branch("aside", first)
-    GroupIndex(members={"z": node["0/0"]}).save(tmp_path / "r.icechunk")
+    GroupIndex(members={"z": node["0/0"]}).save(tmp_path / "r.icechunk", overwrite=True)
     for options, names in (({}, ["z"]), ({"tag": "v1"}, ["0"]), ({"branch": "aside"}, ["0"])):
         assert list(anychunk.index(tmp_path / "r.icechunk", **options).members) == names
 

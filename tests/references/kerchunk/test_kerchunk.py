@@ -38,7 +38,7 @@ def test_relative_needs_the_data_below_the_index(tmp_path):
 def test_osml_layout(tmp_path):
     node, truth = plain(tmp_path)
     for zarr_format, key in ((3, "0/data/c.0.1.0"), (2, "0/data/0.1.0")):
-        node.save(tmp_path / "i.json", layout="osml", zarr_format=zarr_format)
+        node.save(tmp_path / "i.json", layout="osml", zarr_format=zarr_format, overwrite=True)
         references = json.loads((tmp_path / "i.json").read_text())["refs"]
         assert key in references
         opened = anychunk.open(tmp_path / "i.json")

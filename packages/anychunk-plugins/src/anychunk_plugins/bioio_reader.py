@@ -6,7 +6,7 @@ Pictures (red, green, blue) have an axis S behind them, as those of bioio's othe
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import xarray as xr
@@ -21,6 +21,7 @@ from anychunk.io.source import Storage, as_url, is_remote
 from anychunk.metadata.meaning import TYPES
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of
+from anychunk.options import OpenOptions
 from anychunk.read import zarr_array
 from anychunk.read.zarr_store import IndexStore
 from anychunk_plugins.layers import Picture, drawable
@@ -53,7 +54,7 @@ class Reader(base.Reader):
         fs_kwargs: Mapping[str, Any] | None = None,
         *,
         storage: Storage | None = None,
-        **options: Any,
+        **options: Unpack[OpenOptions],
     ) -> None:
         """Open a file.
 
@@ -202,7 +203,7 @@ def opened(url: str, storage: Any, options: Mapping[str, Any]) -> IndexStore:
     try:
         # bioio's contract: between two calls, no file is open
         with without_maps():
-            node = api.index(url, storage=storage, to=None, **options)
+            node = api.index(url, storage=storage, **options)
         store = zarr_array.open_store(node, storage=storage)
         store.sources = Sources(node.pins, storage=storage, mapped=False, roots=node.roots)
         return store  # noqa: TRY300

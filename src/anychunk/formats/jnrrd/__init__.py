@@ -7,31 +7,29 @@ Opened:  every type; raw, ascii, hex, gzip, bzip2, zstd and LZ4 frame; attached 
 Refused: references outside the folder of the file (unless allowed); tables that contradict it.
 """
 
-import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
-from anychunk.errors import CodecConfigError, FormatError
-from anychunk.formats._checkpoints import Checkpoints
+from anychunk.errors import FormatError, OptionError
 from anychunk.formats.jnrrd import nrrd
 from anychunk.formats.jnrrd.header import MAGIC, Header, Line, read_header
 from anychunk.formats.jnrrd.parse import open_header, open_tiled, stored_arrays
 from anychunk.formats.jnrrd.parse import parse as parse_jnrrd
 from anychunk.formats.jnrrd.tiling_fields import Finding
 from anychunk.formats.jnrrd.validate import check_header, validate
-from anychunk.formats.jnrrd.write import Progress, write_tiled
+from anychunk.formats.jnrrd.write import write_tiled
 from anychunk.formats.jnrrd.write_untiled import is_detached, is_nrrd, write_plain
 from anychunk.io.block_cache import buffered
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage
-from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.images import VARIABLE
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex
+from anychunk.options import JnrrdOptions, check_for, checked
 
 if TYPE_CHECKING:
     from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
@@ -78,25 +76,16 @@ def writes_beside(url: str, options: Mapping[str, Any]) -> bool:
     """Return whether writing `url` with these options makes files beside it that it names."""
     if is_plain(url, options):
         return is_detached(url, **options)
-    return options.get("storage") == "external"
+    return bool(options.get("external"))
 
 
 def is_plain(url: str, options: Mapping[str, Any]) -> bool:
-    """Return whether a file has no tiles: every NRRD file, and JNRRD with `tiled=False`."""
-    return is_nrrd(url) or options.get("tiled") is False
+    """Return whether a file has no tiles: every NRRD file, and JNRRD with `chunked=False`."""
+    return is_nrrd(url) or options.get("chunked") is False
 
 
-def write(
-    array: Any,
-    url: str,
-    *,
-    tiled: bool | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    checkpoints: Checkpoints | None = None,
-    meaning: Meaning | None = None,
-    **options: Any,
-) -> None:
+@checked()
+def write(array: Any, url: str, **options: Unpack[JnrrdOptions]) -> None:
     """Write an array as tiled JNRRD, or without tiles as NRRD or JNRRD.
 
     Sizes and axes are in numpy's order, slowest first. docs/formats/jnrrd.md describes the options.
@@ -104,37 +93,24 @@ def write(
     Parameters:
         array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing.
         url: The file to write; `.nrrd` and `.nhdr` are NRRD, `.jnrrd` is JNRRD.
-        tiled: Whether to write tiles; by default JNRRD has tiles. NRRD has none.
-        workers: How many threads compress tiles; by default one per core.
-        progress: Called with (parts done, parts in total).
-        checkpoints: The tiles that an earlier attempt has written, if it is continued.
-        meaning: What the samples mean.
-        options: Those of `write_tiled` or `write_plain`.
+        **options: Those of `write_tiled` or `write_plain`.
 
     Raises:
-        CodecConfigError: An option is wrong, or contradicts another.
+        OptionError: An option is wrong, or contradicts another.
         UnsupportedError: The format cannot hold the array.
     """
-    if not is_plain(url, {"tiled": tiled}):
-        write_tiled(
-            array,
-            url,
-            workers=workers,
-            progress=progress,
-            checkpoints=checkpoints,
-            meaning=meaning,
-            **options,
-        )
+    given: dict[str, Any] = {**options}
+    chunked = given.pop("chunked", None)
+    if not is_plain(url, {"chunked": chunked}):
+        check_for(write_tiled, f"{url}: with tiles", given)
+        write_tiled(array, url, **given)
         return
-    if tiled:
-        raise CodecConfigError(f"{url}: NRRD has no tiles; write .jnrrd, or leave out tiled")
-    known = set(inspect.signature(write_plain).parameters) - {"array", "url"}
-    if unknown := sorted(set(options) - known):
-        raise CodecConfigError(
-            f"{url}: {unknown[0]} applies only to tiles; options of a file without tiles: "
-            f"{' '.join(sorted(known))}"
-        )
-    write_plain(array, url, progress=progress, meaning=meaning, **options)
+    if chunked:
+        raise OptionError(f"{url}: NRRD has no tiles; write .jnrrd, or leave out chunked")
+    if given.pop("checkpoints", None) is not None:  # a target that nobody sees yet
+        given["overwrite"] = True
+    check_for(write_plain, f"{url}: without tiles", given)
+    write_plain(array, url, **given)
 
 
 # Reading single tiles by their indices. Arguments are in numpy's axis order, slowest first.
@@ -212,6 +188,7 @@ class TileReader:
         return tuple(coords)
 
 
+@checked()
 def read_tile(
     url: str | Path,
     indices: Iterable[int],
@@ -238,6 +215,7 @@ def read_tile(
     return TileReader(url, storage=storage, allow=allow).read(indices, level)
 
 
+@checked()
 def tile_of_voxel(
     url: str | Path, voxel: Iterable[int], level: int = 0, *, storage: Storage | None = None
 ) -> Shape:

@@ -24,6 +24,7 @@ from anychunk.io.open_sources import Sources
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json
+from anychunk.options import checked
 
 if TYPE_CHECKING:
     from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
@@ -47,6 +48,7 @@ SINCE = {
 """The version of NRRD that added a field."""
 
 
+@checked()
 def validate(
     url: str | Path, *, storage: Storage | None = None, allow: Iterable[str] = ()
 ) -> list[Finding]:

@@ -3,16 +3,14 @@
 Spec: JNRRD Tiling Extension 1.0.0; docs/formats/jnrrd.md.
 """
 
-import contextlib
 import math
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, Unpack
 
 import numpy as np
 
@@ -26,70 +24,84 @@ from anychunk.formats.jnrrd.tiling_fields import Layout, dimension_counts, sprea
 from anychunk.formats.jnrrd.write_header import Written
 from anychunk.formats.jnrrd.write_levels import Pyramid, Quality, Target
 from anychunk.formats.jnrrd.write_meaning import kept_header
-from anychunk.formats.jnrrd.write_plan import Plan, default_tile, make_plan
+from anychunk.formats.jnrrd.write_plan import Plan, default_chunk, make_plan
 from anychunk.io import sink, threads
 from anychunk.io.opening import read_object
 from anychunk.io.source import folder_of, is_remote, local_path
-from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Array, Shape, chunk_box
-
-type Progress = Callable[[int, int], None]
-"""Called with (tiles done, total tiles)."""
+from anychunk.options import Progress, TiledOptions
 
 
 def write_tiled(
     array: Any,
     url: str,
     *,
+    chunk: Sequence[int] | None = None,
+    compression: str = "raw",
+    compression_level: int | Sequence[int] | None = None,
+    levels: int | None = None,
+    method: str = "average",
     workers: int | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
     checkpoints: Checkpoints | None = None,
-    meaning: Meaning | None = None,
-    **options: Any,
+    **options: Unpack[TiledOptions],
 ) -> None:
     """Write an array as a tiled JNRRD file. Sizes and axes are in numpy's order, slowest first.
 
     Parameters:
         array: A numpy, dask or zarr array, or anything with `shape`, `dtype` and slicing.
         url: The file to write; a path or a remote url.
+        chunk: The shape of tiles; by default 64 x 256 x 256 of the three fastest axes.
+        compression: raw, gzip, bzip2, zstd or lz4.
+        compression_level: Of all tiles, or one per tile.
+        levels: How many levels to write, each half as large as the one before.
+        method: How levels are computed.
         workers: How many threads compress tiles; by default one per core.
-        progress: Called with (tiles done, total tiles); by default a progress bar on a terminal.
+        progress: Called with (tiles done, total tiles).
+        overwrite: Replace an existing file.
         checkpoints: The tiles that an earlier attempt has written. With it a local file is written
             under its own name and kept after a failure, so that it can be continued.
-        meaning: What the samples mean: orientation, spacings, units, kinds and labels are written
-            as the fields of JNRRD, the rest as an extension `anychunk`.
-        options: `tile`, `tile_dimensions`, `storage`, `format`, `compression`,
-            `compression_levels`, `edge_handling`, `padding_value`, `overlap`, `levels` or
-            `level_scales`, `level_tile_sizes`, `levels_virtual`, `downsample`, `quality`,
-            `tile_metadata`, `sparse`, `pattern` or `files`, `base_dir`, `header` (further fields,
-            or a header whose lines are kept), `endian`. docs/formats/jnrrd.md describes them.
+        **options: docs/formats/jnrrd.md describes them. Of a `meaning`, orientation, spacings,
+            units, kinds and labels are written as the fields of JNRRD, the rest as an extension
+            `anychunk`.
 
     Raises:
-        CodecConfigError: An option is wrong, or contradicts another.
+        OptionError: An option is wrong, or contradicts another.
+        TargetExistsError: There is a file already.
         UnsupportedError: The format cannot hold the array.
         LimitError: The header would be longer than `limits.header_bytes`.
     """
     dtype = numeric_type(array)
     described = kept_header(
         options.get("header"),
-        meaning,
+        options.get("meaning"),
         tuple(int(n) for n in array.shape),
         # other tiles would be shown with an axis that the array does not have
-        may_add_axes=options.get("edge_handling", "pad") == "pad" and not options.get("overlap"),
+        may_add_axes=options.get("edges", "padded") == "padded" and not options.get("halo"),
     )
     samples = Arranged(array, dtype, described.order)
-    if options.get("tile") is None and options.get("tile_dimensions") is None:
-        options = {**options, "tile": default_tile(tuple(int(n) for n in array.shape))}
-    options = {**in_file_order(options, described.order), "header": described.header or None}
-    plan = make_plan(samples.shape, dtype, url, **options)
+    if chunk is None and options.get("chunk_axes") is None:
+        chunk = default_chunk(tuple(int(n) for n in array.shape))
+    given: dict[str, Any] = in_file_order({**options, "chunk": chunk}, described.order)
+    plan = make_plan(
+        samples.shape,
+        dtype,
+        url,
+        compression=compression,
+        compression_level=compression_level,
+        levels=levels,
+        method=method,
+        **{**given, "header": described.header or None},
+    )
     read = reader_of(samples, dtype)
+    if checkpoints is None:
+        check_free(url, plan.names or (), overwrite=overwrite)
     folder = None if is_remote(url) else str(Path(local_path(url)).parent)
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    with (
-        Writer(plan, read, workers or threads.cores(), folder) as writer,
-        shown(progress, plan.tiles) as tell,
-    ):
+    tell = progress or (lambda done, of: None)
+    with Writer(plan, read, workers or threads.cores(), folder) as writer:
         if plan.names is not None:
             write_external(writer, url, tell, checkpoints)
         elif is_remote(url):
@@ -114,22 +126,22 @@ def in_file_order(options: dict[str, Any], order: Sequence[int | None] | None) -
     """
     if order is None or order == tuple(range(len(order))):
         return options
-    if options.get("tile_dimensions") is not None:
+    if options.get("chunk_axes") is not None:
         # the other options follow these, whatever their order
         count = sum(axis is not None for axis in order)
-        dimensions = [order.index(int(a) % count) for a in options["tile_dimensions"]]
-        return {**options, "tile_dimensions": dimensions}
+        dimensions = [order.index(int(a) % count) for a in options["chunk_axes"]]
+        return {**options, "chunk_axes": dimensions}
 
     def moved(values: Any, added: int) -> Any:
         if not isinstance(values, Sequence) or len(values) != sum(a is not None for a in order):
-            return values  # one number for all axes; or wrong, which is reported with the others
+            return values  # none, or wrong, which is reported with the others
         return [added if axis is None else values[axis] for axis in order]
 
     found = dict(options)
-    for key, added in (("tile", 1), ("overlap", 0)):
+    for key, added in (("chunk", 1), ("halo", 0)):
         if key in options:
             found[key] = moved(options[key], added)
-    for key in ("level_scales", "level_tile_sizes"):
+    for key in ("level_scales", "level_chunks"):
         if options.get(key) is not None:
             found[key] = [moved(values, 1) for values in options[key]]
     return found
@@ -145,21 +157,11 @@ def reader_of(array: Any, dtype: np.dtype[Any]) -> Callable[[Shape, Shape], Arra
     return read
 
 
-@contextlib.contextmanager
-def shown(progress: Progress | None, total: int) -> Iterator[Progress]:
-    """Yield the progress callback: the caller's function, or a progress bar on a terminal."""
-    if progress is not None:
-        yield progress
-        return
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    from rich.console import Console  # slow to import, and for terminals only
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("writing tiles", total=total)
-        yield lambda done, of: bar.update(task, completed=done)
+def check_free(url: str, names: Iterable[str], *, overwrite: bool) -> None:
+    """Raise `TargetExistsError` if a header, or a local file that it will name, is there."""
+    folder = folder_of(url)
+    for place in (url, *(f"{folder}/{name}" for name in names if not is_remote(url))):
+        sink.check_free(place, overwrite=overwrite)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, Literal, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
-from anychunk.codecs.streams import ENCODE
-from anychunk.errors import CodecConfigError, UnsupportedError
+from anychunk.codecs.streams import ENCODE, check_option
+from anychunk.errors import OptionError, UnsupportedError
 from anychunk.formats.jnrrd.axes import per_axis
 from anychunk.formats.jnrrd.header import Header, Line, make_line, rebuild
 from anychunk.formats.jnrrd.tile_pattern import (
@@ -36,6 +36,7 @@ from anychunk.formats.jnrrd.tiling_fields import (
 from anychunk.formats.jnrrd.volume import Volume, fill_json
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
+from anychunk.options import TiledOptions
 from anychunk.resample import METHODS
 
 SUFFIXES = {"raw": "", "gzip": ".gz", "bzip2": ".bz2", "zstd": ".zst", "lz4": ".lz4"}
@@ -75,8 +76,8 @@ class Plan:
         return ENCODE[self.tiling.compression](flat, self.encoder_levels[number])
 
 
-def default_tile(shape: Shape) -> Shape:
-    """Return the tile shape used by default: 64 x 256 x 256 of the three fastest axes."""
+def default_chunk(shape: Shape) -> Shape:
+    """Return the shape of tiles used by default: 64 x 256 x 256 of the three fastest axes."""
     most = [256, 256, 64]
     return tuple(
         min(size, most[i]) if i < len(most) else 1 for i, size in enumerate(reversed(shape))
@@ -95,36 +96,29 @@ def make_volume(shape: Shape, dtype: np.dtype[Any], endian: str) -> Volume:
     if not shape or min(shape) < 1:
         raise UnsupportedError(f"jnrrd: shape {shape}, expected at least one axis and no size 0")
     if endian not in ("little", "big"):
-        raise CodecConfigError(f"jnrrd: endian {endian!r}, expected little or big")
+        raise OptionError(f"jnrrd: endian {endian!r}, expected little or big")
     return Volume(type=name, sizes=shape[::-1], endian=cast("Any", endian), encoding="raw")
 
 
-def reverse(values: int | Sequence[int] | None, count: int, name: str) -> list[int] | None:
-    """Return values in the file's order; a single number applies to every tiled axis."""
-    if values is None:
-        return None
-    listed = [values] * count if isinstance(values, int) else [int(v) for v in values]
+def reverse(values: Sequence[int], count: int, name: str) -> list[int]:
+    """Return values in the file's order."""
+    listed = [int(v) for v in values]
     if len(listed) != count:
-        raise CodecConfigError(f"jnrrd: {name} has {len(listed)} entries, expected {count}")
+        raise OptionError(f"jnrrd: {name} has {len(listed)} entries, expected {count}")
     return listed[::-1]
 
 
 def level_fields(
-    count: int,
-    *,
-    levels: int | None,
-    level_scales: Sequence[int | Sequence[int]] | None,
-    level_tile_sizes: Sequence[Sequence[int]] | None,
-    levels_virtual: Sequence[int] | None,
-    downsample: str,
+    count: int, levels: int | None, method: str, options: TiledOptions
 ) -> dict[str, Json]:
     """Return the fields of the levels; none if there is only level 0."""
+    level_scales = options.get("level_scales")
     if level_scales is None and levels is not None:
         level_scales = [2**n for n in range(levels)]
     if level_scales is None:
         return {}
     if levels is not None and levels != len(level_scales):
-        raise CodecConfigError(
+        raise OptionError(
             f"jnrrd: {len(level_scales)} level_scales, expected {levels}, one per level"
         )
     fields: dict[str, Json] = {
@@ -132,21 +126,51 @@ def level_fields(
         "level_scales": [
             s if isinstance(s, int) else reverse(s, count, "level_scales") for s in level_scales
         ],
-        "downsample_method": downsample,
+        "downsample_method": method,
     }
-    if downsample not in METHODS:
-        raise CodecConfigError(
-            f"jnrrd: downsample {downsample!r}, expected one of {' '.join(METHODS)}"
-        )
-    if level_tile_sizes is not None:
-        fields["level_tile_sizes"] = [
-            reverse(tile, count, "level_tile_sizes") for tile in level_tile_sizes
-        ]
-    if levels_virtual is not None:
-        virtual = sorted(int(n) for n in levels_virtual)
+    if method not in METHODS:
+        raise OptionError(f"jnrrd: method {method!r}, expected one of {' '.join(METHODS)}")
+    if (chunks := options.get("level_chunks")) is not None:
+        fields["level_tile_sizes"] = [reverse(chunk, count, "level_chunks") for chunk in chunks]
+    if (listed := options.get("levels_virtual")) is not None:
+        virtual = sorted(int(n) for n in listed)
         fields["levels_stored"] = [n for n in range(len(level_scales)) if n not in virtual]
         fields["levels_virtual"] = virtual
     return fields
+
+
+EDGES = {"padded": "pad", "cropped": "variable"}
+"""How a file says what `edges` asks for."""
+
+
+ORDERS = ("contiguous", "chunked")
+
+
+def tiled_axes(given: Sequence[int] | None, ndim: int) -> list[int]:
+    """Return the numbers of the axes that are tiled."""
+    chosen = range(ndim) if given is None else [int(a) for a in given]
+    if any(not -ndim <= a < ndim for a in chosen):
+        raise OptionError(
+            f"jnrrd: chunk_axes {list(chosen)}, expected axes from {-ndim} to {ndim - 1}"
+        )
+    return [a % ndim for a in chosen]
+
+
+def tile_fields(count: int, dtype: np.dtype[Any], options: TiledOptions) -> dict[str, Json]:
+    """Return the fields of how tiles are stored."""
+    edges, padding_value = options.get("edges", "padded"), options.get("padding_value", 0)
+    order = options.get("chunk_order", ORDERS[0])
+    for name, value, known in (("edges", edges, EDGES), ("chunk_order", order, ORDERS)):
+        if value not in known:
+            raise OptionError(f"jnrrd: {name} {value!r}, expected one of {' '.join(known)}")
+    fields: dict[str, Json] = {"storage": "external" if options.get("external") else "internal"}
+    if edges != "padded" or padding_value != 0:
+        fields["edge_handling"] = EDGES[edges]
+    if padding_value != 0:
+        fields["padding_value"] = padding_json(padding_value, dtype)
+    if any(halo := reverse(options.get("halo") or (0,) * count, count, "halo")):
+        fields["overlap"] = halo
+    return fields | ({"sparse": True} if options.get("sparse") else {})
 
 
 def make_plan(
@@ -154,77 +178,43 @@ def make_plan(
     dtype: np.dtype[Any],
     url: str,
     *,
-    tile: int | Sequence[int] | None = None,
-    tile_dimensions: Sequence[int] | None = None,
-    storage: Literal["internal", "external"] = "internal",
-    format: Literal["contiguous", "chunked"] = "contiguous",
-    compression: Literal["raw", "gzip", "bzip2", "zstd", "lz4"] = "raw",
-    compression_levels: int | Sequence[int] | None = None,
-    edge_handling: Literal["pad", "variable"] = "pad",
-    padding_value: float = 0,
-    overlap: int | Sequence[int] | None = None,
+    chunk: Sequence[int] | None = None,
+    compression: str = "raw",
+    compression_level: int | Sequence[int] | None = None,
     levels: int | None = None,
-    level_scales: Sequence[int | Sequence[int]] | None = None,
-    level_tile_sizes: Sequence[Sequence[int]] | None = None,
-    levels_virtual: Sequence[int] | None = None,
-    downsample: str = "average",
-    quality: bool = False,
-    tile_metadata: bool = False,
-    sparse: bool = False,
-    pattern: str | None = None,
-    files: Sequence[str] | bool | None = None,
-    base_dir: str | None = None,
-    header: Header | Mapping[str, Json] | None = None,
-    endian: str = "little",
+    method: str = "average",
+    **options: Unpack[TiledOptions],
 ) -> Plan:
     """Check the options of `write` and lay out every level.
 
     Raises:
-        CodecConfigError: An option is wrong, or contradicts another.
+        OptionError: An option is wrong, or contradicts another.
         UnsupportedError: The format cannot hold the array.
     """
-    ndim, kept = len(shape), kept_lines(header)
-    volume = make_volume(shape, dtype, endian)
-    chosen = range(ndim) if tile_dimensions is None else [int(a) for a in tile_dimensions]
-    if any(not -ndim <= a < ndim for a in chosen):
-        raise CodecConfigError(
-            f"jnrrd: tile_dimensions {list(chosen)}, expected axes from {-ndim} to {ndim - 1}"
-        )
-    axes = [a % ndim for a in chosen]
-    if tile is None:
-        tile = [default_tile(shape)[a] for a in axes]
+    ndim, kept = len(shape), kept_lines(options.get("header"))
+    volume = make_volume(shape, dtype, options.get("endian", "little"))
+    axes = tiled_axes(options.get("chunk_axes"), ndim)
+    if chunk is None:
+        chunk = [default_chunk(shape)[a] for a in axes]
     fields: dict[str, Json] = {
         "enabled": True,
         "dimensions": [ndim - 1 - a for a in reversed(axes)],
-        "sizes": reverse(tile, len(axes), "tile"),
-        "storage": storage,
+        "sizes": reverse(chunk, len(axes), "chunk"),
+        **tile_fields(len(axes), dtype, options),
     }
-    if edge_handling != "pad" or padding_value != 0:
-        fields["edge_handling"] = edge_handling
-    if padding_value != 0:
-        fields["padding_value"] = padding_json(padding_value, dtype)
-    if overlap is not None and any(reverse(overlap, len(axes), "overlap") or ()):
-        fields["overlap"] = reverse(overlap, len(axes), "overlap")
-    fields |= {"sparse": True} if sparse else {}
     if compression != "raw":
         fields["compression"] = compression
-    fields |= level_fields(
-        len(axes),
-        levels=levels,
-        level_scales=level_scales,
-        level_tile_sizes=level_tile_sizes,
-        levels_virtual=levels_virtual,
-        downsample=downsample,
-    )
-    if storage == "internal":
-        if pattern is not None or files is not None or base_dir is not None:
-            raise CodecConfigError("jnrrd: pattern, files and base_dir require storage='external'")
-        fields["format"] = format
+    fields |= level_fields(len(axes), levels, method, options)
+    is_external = options.get("external", False)
+    if not is_external:
+        if any(options.get(name) is not None for name in ("pattern", "files", "base_dir")):
+            raise OptionError("jnrrd: pattern, files and base_dir require external=True")
+        fields["format"] = options.get("chunk_order", "contiguous")
     tiling, levels_found = checked(fields, volume)
     layouts = tuple(lay_out(tiling, level) for level in levels_found if level.is_stored)
     total = sum(layout.tiles for layout in layouts)
     names = None
-    if storage == "external":
+    if is_external:
         names = external(
             fields,
             tiling,
@@ -232,11 +222,11 @@ def make_plan(
             url,
             labels=labels_of(kept, ndim),
             words=placeholder_words(rebuild(kept, url)),
-            pattern=pattern,
-            files=files,
-            base_dir=base_dir,
+            pattern=options.get("pattern"),
+            files=options.get("files"),
+            base_dir=options.get("base_dir"),
         )
-    encoder_levels = spread_levels(compression_levels, total, fields)
+    encoder_levels = spread_levels(compression_level, total, fields)
     return Plan(
         volume=volume,
         tiling=tiling,
@@ -246,8 +236,8 @@ def make_plan(
         lines=kept,
         names=names,
         encoder_levels=encoder_levels,
-        quality=quality,
-        tile_metadata=tile_metadata,
+        quality=options.get("quality", False),
+        tile_metadata=options.get("chunk_metadata", False),
     )
 
 
@@ -269,7 +259,7 @@ def checked(fields: Mapping[str, Json], volume: Volume) -> tuple[Tiling, tuple[L
     )
     tiling, findings = read_tiling({**fields, **empty}, volume)
     if tiling is None:
-        raise CodecConfigError(f"jnrrd: {next(f for f in findings if f.severity == 'error')}")
+        raise OptionError(f"jnrrd: {next(f for f in findings if f.severity == 'error')}")
     return replace(tiling, offset_table=None, pattern=None), levels_of(tiling, volume)
 
 
@@ -299,7 +289,7 @@ def external(
         base_dir: `tile:base_dir`.
     """
     if pattern is not None and not isinstance(files, bool) and files is not None:
-        raise CodecConfigError("jnrrd: pattern and a list of files are both given, expected one")
+        raise OptionError("jnrrd: pattern and a list of files are both given, expected one")
     if base_dir is not None:
         fields["base_dir"] = base_dir
     text = pattern or default_pattern(tiling, url, is_below=base_dir is None)
@@ -311,7 +301,7 @@ def external(
         names = tuple(all_names(parsed, counts))
     total = sum(math.prod(grid) for _, grid in counts)
     if len(names) != total or len(set(names)) != total:
-        raise CodecConfigError(f"jnrrd: {len(set(names))} distinct files, expected {total}")
+        raise OptionError(f"jnrrd: {len(set(names))} distinct files, expected {total}")
     if files:
         fields["files"] = listing(names, counts, has_levels=tiling.levels > 1)
     else:
@@ -355,9 +345,12 @@ def spread_levels(
     """Return the compression level of every tile, and add it to `fields`."""
     if given is None:
         return (None,) * total
+    compression = fields.get("compression", "raw")
     listed = [given] * total if isinstance(given, int) else [int(n) for n in given]
     if len(listed) != total:
-        raise CodecConfigError(f"jnrrd: {len(listed)} compression_levels, expected {total}")
+        raise OptionError(f"jnrrd: compression_level has {len(listed)} entries, expected {total}")
+    for level in {*listed}:
+        check_option(compression, level, "jnrrd")
     fields["compression_levels"] = listed
     return tuple(listed)
 

@@ -8,31 +8,33 @@ Samples are read and encoded slab after slab, so the volume may be larger than m
 import contextlib
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.streams import Incremental, incremental_encoder
-from anychunk.errors import CodecConfigError, UnsupportedError
+from anychunk.codecs.streams import Incremental, check_option, incremental_encoder
+from anychunk.errors import OptionError, UnsupportedError
 from anychunk.formats.jnrrd import nrrd_text
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References
-from anychunk.formats.jnrrd.header import Header, Line, make_line, rewrite
+from anychunk.formats.jnrrd.header import Line, make_line, rewrite
 from anychunk.formats.jnrrd.meaning import STORAGE
 from anychunk.formats.jnrrd.volume import Volume, read_type
-from anychunk.formats.jnrrd.write import Progress, in_byte_order, numeric_type, shown
+from anychunk.formats.jnrrd.write import check_free, in_byte_order, numeric_type
 from anychunk.formats.jnrrd.write_meaning import Described, kept_header
 from anychunk.formats.jnrrd.write_plan import SUFFIXES, kept_lines, make_volume
 from anychunk.io import sink
 from anychunk.io.source import folder_of, is_remote, local_path
-from anychunk.metadata.meaning import Meaning
 from anychunk.model.grid import Shape
-from anychunk.model.index import Json
+from anychunk.options import PlainOptions, Progress
+
+if TYPE_CHECKING:
+    from anychunk.model.index import Json
 
 SLAB_BYTES = 32 * limits.MIB
 """About how much is read at a time."""
@@ -76,13 +78,9 @@ def write_plain(
     *,
     compression: str = "raw",
     compression_level: int | None = None,
-    data_file: str | bool | None = None,
-    slices: bool = False,
-    version: int | None = None,
-    endian: str = "little",
-    header: Header | Mapping[str, Json] | None = None,
-    meaning: Meaning | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
+    **options: Unpack[PlainOptions],
 ) -> None:
     """Write an array as NRRD, or as JNRRD without tiles.
 
@@ -91,22 +89,21 @@ def write_plain(
         url: The header file; `.nrrd` and `.nhdr` are NRRD, anything else is JNRRD.
         compression: raw, gzip or bzip2; JNRRD also zstd and lz4.
         compression_level: Of the compression; None: its default.
-        data_file: The name of the file for the samples, relative to the header; True: one named
-            after the header; False: they follow the header. By default they do, except in `.nhdr`.
-        slices: Whether to write a data file per index of the slowest axis.
-        version: Of NRRD, 4 or 5; by default 5 only if there is a measurement frame.
-        endian: Byte order.
-        header: Further fields, or a header whose lines are kept.
-        meaning: What the samples mean.
         progress: Called with (slabs done, slabs in total).
+        overwrite: Replace an existing file.
+        **options: docs/formats/jnrrd.md describes them.
 
     Raises:
-        CodecConfigError: An option is wrong, or contradicts another.
+        OptionError: An option is wrong, or contradicts another.
+        TargetExistsError: There is a file already.
         UnsupportedError: The format cannot hold the array.
     """
     dtype = numeric_type(array)
     shape = tuple(int(n) for n in array.shape)
-    described = kept_header(header, meaning, shape, keeps_words=is_nrrd(url))
+    described = kept_header(
+        options.get("header"), options.get("meaning"), shape, keeps_words=is_nrrd(url)
+    )
+    slices = options.get("slices", False)
     samples = Arranged(array, dtype, described.order)
     plan = make_plain(
         samples.shape,
@@ -114,21 +111,23 @@ def write_plain(
         url,
         compression=compression,
         level=compression_level,
-        data_file=data_file,
+        data_file=options.get("data_file"),
         slices=slices,
-        endian=endian,
+        endian=options.get("endian", "little"),
     )
+    version = options.get("version")
     text = nrrd_header(plan, described, version) if is_nrrd(url) else jnrrd_header(plan, described)
+    check_free(url, plan.names, overwrite=overwrite)
     boxes = slabs(samples.shape, dtype.itemsize, samples.chunks)
     if plan.names and slices:
         boxes = [b for n in range(samples.shape[0]) for b in within(n, samples, dtype.itemsize)]
-    with shown(progress, len(boxes)) as tell:
-        if plan.names:
-            write_detached(plan, samples, boxes, text, tell)
-        else:
-            with target(url) as file:
-                file.write(text + b"\n")
-                write_samples(plan, samples, boxes, file, lambda done: tell(done, len(boxes)))
+    tell = progress or (lambda done, of: None)
+    if plan.names:
+        write_detached(plan, samples, boxes, text, tell)
+    else:
+        with target(url) as file:
+            file.write(text + b"\n")
+            write_samples(plan, samples, boxes, file, lambda done: tell(done, len(boxes)))
 
 
 def make_plain(
@@ -142,13 +141,12 @@ def make_plain(
     slices: bool,
     endian: str,
 ) -> Plain:
-    """Check the options; raise `CodecConfigError` or `UnsupportedError`."""
+    """Check the options; raise `OptionError` or `UnsupportedError`."""
     known = NRRD_ENCODINGS if is_nrrd(url) else JNRRD_ENCODINGS
     encoding = "raw" if compression == "none" else compression
     if encoding not in known:
-        raise CodecConfigError(
-            f"{url}: compression {compression!r}, expected one of {' '.join(known)}"
-        )
+        raise OptionError(f"{url}: compression {compression!r}, expected one of {' '.join(known)}")
+    check_option(encoding, level, url)
     volume = make_volume(shape, dtype, endian)
     if is_nrrd(url) and volume.type not in nrrd_text.TYPES:
         # section 5 has the kind `complex`, of an axis of two real numbers; no reader joins them
@@ -158,7 +156,7 @@ def make_plain(
             f"{' '.join(nrrd_text.TYPES)}{pairs}, or write .jnrrd"
         )
     if slices and isinstance(data_file, str | bool) and data_file is not True:
-        raise CodecConfigError(f"{url}: slices and data_file {data_file!r} are both given")
+        raise OptionError(f"{url}: slices and data_file {data_file!r} are both given")
     names: tuple[str, ...] = ()
     pattern = None
     if is_detached(url, data_file=data_file, slices=slices):
@@ -204,7 +202,7 @@ def jnrrd_header(plan: Plain, described: Described) -> bytes:
 def nrrd_header(plan: Plain, described: Described, version: int | None) -> bytes:
     """Return the lines of an NRRD header, without the blank line."""
     if version not in (None, 4, 5):
-        raise CodecConfigError(f"{plan.url}: version {version!r}, expected 4 or 5")
+        raise OptionError(f"{plan.url}: version {version!r}, expected 4 or 5")
     volume = plan.volume
     fields = {
         key: value
@@ -271,7 +269,7 @@ def write_samples(
     samples: Arranged,
     boxes: Sequence[tuple[slice, ...]],
     file: BinaryIO,
-    tell: Callable[[int], None],
+    tell: Callable[[int], object],
 ) -> None:
     """Encode boxes one after the other into one stream."""
     volume = plan.volume
@@ -322,14 +320,12 @@ def write_detached(
     per_file = len(boxes) // len(urls)
     for number, url in enumerate(urls):
         before = number * per_file
+
+        def advance(done: int, before: int = before) -> None:
+            tell(before + done, len(boxes))
+
         with target(url) as file:
-            write_samples(
-                plan,
-                samples,
-                boxes[before : before + per_file],
-                file,
-                lambda done, before=before: tell(before + done, len(boxes)),  # type: ignore[misc]
-            )
+            write_samples(plan, samples, boxes[before : before + per_file], file, advance)
     # NRRD section 3: a list of files ends with the header file, and Teem counts a blank line, too
     is_list = is_nrrd(plan.url) and len(urls) > 1 and plan.pattern is None
     with target(plan.url) as file:

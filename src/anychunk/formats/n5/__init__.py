@@ -6,11 +6,12 @@ Axes:    those of `attributes.json` reversed, (z, y, x), without moving data; fu
          names, a single unnamed one is t. `axes="xyz"`: as in `attributes.json`, dimension 0 first.
 Opened:  a container, a group or a dataset; every data type; raw, gzip, zlib, bzip2, xz, zstd, blosc
          and the three dialects of lz4; blocks cropped, padded, absent or empty. Strings as Zarr
-         strings; objects, and with `blocks="bytes"` every block, as bytes.
+         strings; objects, and with `content="bytes"` every block, as bytes.
 Refused: varlength blocks of numbers, and object blocks, unless opened as bytes; other compressions.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from anychunk.errors import MissingFileError
@@ -38,14 +39,14 @@ def sniff_folder(folder: Folder) -> bool:
 def parse_folder(
     folder: Folder,
     *,
-    axes: Literal["zyx", "xyz"] = "zyx",
-    blocks: Literal["samples", "bytes"] = "samples",
+    axes: Sequence[str] = "zyx",
+    content: Literal["samples", "bytes"] = "samples",
 ) -> Node:
     """Index a container, a group or a dataset; the options are explained by `Options`."""
     attributes = read_folder(folder)
     if attributes is None and not is_folder(folder):
         raise MissingFileError(f"{folder.path}: no such N5 container, group or dataset")
-    options = Options(axes=axes, blocks=blocks)
+    options = Options(axes="".join(axes), content=content)
     if attributes is not None and is_dataset(attributes):
         return lone_array(folder, attributes, options)
     return node(folder, attributes or {}, options, {})

@@ -53,13 +53,13 @@ VARIABLE = {"string": 16, "object": 16}
 class Options:
     """The options of `anychunk.open` for N5."""
 
-    axes: Literal["zyx", "xyz"] = "zyx"
+    axes: str = "zyx"
     """`zyx`: slowest dimension first, as in OME-Zarr; `xyz`: as in `attributes.json`."""
-    blocks: Literal["samples", "bytes"] = "samples"
+    content: Literal["samples", "bytes"] = "samples"
     """`bytes`: every dataset is an array of its blocks, whose elements are the blocks' payloads."""
 
     def __post_init__(self) -> None:
-        for name, known in (("axes", ("zyx", "xyz")), ("blocks", ("samples", "bytes"))):
+        for name, known in (("axes", ("zyx", "xyz")), ("content", ("samples", "bytes"))):
             value = getattr(self, name)
             if value not in known:
                 raise OptionError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
@@ -95,7 +95,7 @@ def node(folder: Folder, attributes: Attributes, options: Options, parent: Attri
         return image_group(meaning, [level])
     members = Members(folder, options, attributes)
     described: Attributes = {"n5": attributes} if attributes else {}
-    if options.blocks == "bytes":
+    if options.content == "bytes":
         return GroupIndex(members=members, attributes=described)
     named = pyramid(attributes, members.attributes)
     found = pyramid_image(folder, attributes, named, options, parent)
@@ -208,7 +208,7 @@ def meaning_of(
     ndim = len(dataset.dimensions)
     placed = place(*around, levels, 0, ndim)
     known = options.order(axis_names((levels[0][1], around[0]), ndim))
-    if options.blocks == "bytes" or dataset.data_type in VARIABLE:
+    if options.content == "bytes" or dataset.data_type in VARIABLE:
         # not numbers, or not one per element: only the axes themselves have names
         names, order = tuple(f"dim_{n}" for n in range(ndim)), tuple(range(ndim))
         return Meaning(axes=tuple(Axis(name=name) for name in names)), order
@@ -331,7 +331,7 @@ def check_link(folder: Folder) -> None:
 def array_index(dataset: Dataset, folder: Folder, options: Options) -> ArrayIndex:
     """Return the index of a dataset, its dimensions in N5 order or reversed."""
     where = f"{folder.path}/{NAME}"
-    if options.blocks == "bytes" or dataset.data_type == "object":
+    if options.content == "bytes" or dataset.data_type == "object":
         return blocks_index(dataset, folder, options)
     is_string = dataset.data_type == "string"
     itemsize = VARIABLE.get(dataset.data_type) or np.dtype(dataset.data_type).itemsize

@@ -13,14 +13,20 @@ import zlib
 from collections.abc import Buffer, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.n5_block import write_header
 from anychunk.codecs.n5_default import DATA_TYPES, N5Default, fit
-from anychunk.errors import FormatError, UnsupportedError
+from anychunk.errors import (
+    CodecConfigError,
+    FormatError,
+    OptionError,
+    TargetExistsError,
+    UnsupportedError,
+)
 from anychunk.formats._axes import MOST_NATIVE, SHORT_UNITS
 from anychunk.formats._checkpoints import Checkpoints
 from anychunk.formats.n5.attributes import NAME, is_dataset
@@ -36,6 +42,7 @@ from anychunk.metadata.hierarchy import group_attributes
 from anychunk.metadata.meaning import NAMES, Meaning
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
+from anychunk.options import N5Options
 from anychunk.resample import BY_WINDOW
 
 # `zarr.json` next to `attributes.json`, so that zarr reads the same block files.
@@ -257,6 +264,7 @@ class Target:
     """Whether blocks at the edge are cropped to the dataset; otherwise they are padded."""
     has_zarr_metadata: bool
     """Whether a `zarr.json` is written next to `attributes.json`."""
+    workers: int | None = None
     checkpoints: Checkpoints | None = None
     level: str = ""
     """The name of the level, for the checkpoints."""
@@ -284,87 +292,85 @@ def write(
     array: Any,
     url: str,
     *,
-    block: Sequence[int] | None = None,
+    axes: Sequence[str] = "zyx",
+    chunk: Sequence[int] | None = None,
     compression: str | Mapping[str, Json] = "gzip",
-    level: int | None = None,
+    compression_level: int | None = None,
     levels: int | None = None,
-    downsample: str = "average",
-    nodata: float | None = None,
-    still: Sequence[int] = (),
-    axes: Literal["zyx", "xyz"] = "zyx",
-    edges: Literal["cropped", "padded"] = "cropped",
-    resolution: Sequence[float] | None = None,
-    unit: str | None = None,
-    attributes: Mapping[str, Json] | None = None,
-    meaning: Meaning | None = None,
-    also_zarr: bool = False,
-    storage: Storage | None = None,
+    method: str = "average",
+    overwrite: bool = False,
+    workers: int | None = None,
+    target_storage: Storage | None = None,
     checkpoints: Checkpoints | None = None,
+    **options: Unpack[N5Options],
 ) -> None:
     """Write an array as an N5 dataset, or with `levels` as a group of datasets s0, s1 …
 
     Parameters:
         array: A numpy, zarr or dask array.
         url: The dataset or group, in a container whose name ends with `.n5`.
-        block: The block size; by default 64 x 64 x 64, or 512 x 512, or 65536 elements.
-        compression: A name, or N5's JSON with parameters.
-        level: The compression level.
-        levels: How many levels to write, each half as large as the one before.
-        downsample: How levels are made: average, max, min or mode.
-        nodata: A value that is excluded from downsampling.
-        still: The axes that are not downsampled.
         axes: The order of `array` and of all arguments: "zyx" has the fastest axis, dimension 0 of
             N5, last; "xyz" has it first.
-        edges: "cropped" blocks at the edge, as Java writes them, or "padded" to whole blocks.
-        resolution: The size of an element along each axis.
-        unit: The unit of `resolution`.
-        attributes: Further attributes.
-        meaning: What the samples mean: sizes and units of elements are written as the attributes of
-            n5-viewer and COSEM, the rest under `anychunk`.
-        also_zarr: Write a `zarr.json` next to the attributes, so that zarr reads the same blocks.
-        storage: How remote objects are accessed, as in `anychunk.open`.
+        chunk: The block size of the last axes; by default 64 x 64 x 64, or 512 x 512, or 65536
+            elements.
+        compression: A name, or N5's JSON with parameters.
+        compression_level: The compression level.
+        levels: How many levels to write, each half as large as the one before.
+        method: How levels are made: average, max, min or mode.
+        overwrite: Replace a dataset that is there.
+        workers: The number of threads; by default one per core, at most 16.
+        target_storage: How remote objects are accessed, as in `anychunk.open`.
         checkpoints: The blocks that an earlier attempt has written, which are not written again.
+        **options: `edges`: "cropped" blocks at the edge, as Java writes them, or "padded" to whole
+            blocks; `nodata`, a value that is excluded from downsampling; `still`, the axes that are
+            not downsampled; `resolution`, the size of an element along each axis, and its `unit`;
+            further `attributes`; `also_zarr`, to write a `zarr.json` next to the attributes, so
+            that zarr reads the same blocks; `meaning`: sizes and units of elements are written as
+            the attributes of n5-viewer and COSEM, the rest under `anychunk`.
 
     Raises:
-        ValueError: An argument is wrong.
+        OptionError: An option is wrong.
         UnsupportedError: N5 has no such data type.
-        FormatError: A dataset already exists at `url`, or above it.
+        TargetExistsError: A dataset already exists at `url`.
+        FormatError: A dataset already exists above `url`.
     """
-    if downsample not in BY_WINDOW:
-        raise ValueError(f"N5: downsample={downsample!r}, expected one of {' '.join(BY_WINDOW)}")
+    axes, edges = "".join(axes), options.get("edges", "cropped")
     for name, value, known in (
+        ("method", method, BY_WINDOW),
         ("axes", axes, ("zyx", "xyz")),
         ("edges", edges, ("cropped", "padded")),
     ):
         if value not in known:
-            raise ValueError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
+            raise OptionError(f"N5: {name}={value!r}, expected one of {' '.join(known)}")
     samples = Given(array, axes == "zyx")
     check_samples(samples, url)
 
     def ordered(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
         return None if values is None else tuple(values)[::-1] if axes == "zyx" else tuple(values)
 
-    folder = in_container(Folder(url, storage=storage))
-    before = check_free(folder, attributes)
+    attributes, resolution = options.get("attributes"), options.get("resolution")
+    folder = in_container(Folder(url, storage=target_storage))
+    has_zarr = options.get("also_zarr", False)
     target = Target(
         folder=folder,
-        block=check_block(ordered(block), samples, url, ordered),
-        compression=complete(
-            compression if isinstance(compression, str) else dict(compression), level
-        ),
+        block=check_block(ordered(chunk), samples, url, ordered),
+        compression=checked_compression(compression, compression_level, samples, url),
         is_cropped=edges == "cropped",
-        has_zarr_metadata=also_zarr,
+        has_zarr_metadata=has_zarr,
+        workers=workers,
         checkpoints=checkpoints,
     )
-    described = describe(meaning, is_reversed=axes == "zyx", ndim=len(samples.shape), url=url)
+    described = describe(
+        options.get("meaning"), is_reversed=axes == "zyx", ndim=len(samples.shape), url=url
+    )
     if resolution is not None:
         described = replace(described, steps=None)  # the caller's are written instead
-    extra = {
-        **before,
-        **described.attributes,
+    given = {
         **(attributes or {}),
-        **pixel_resolution(ordered(resolution), unit, samples),
+        **pixel_resolution(ordered(resolution), options.get("unit"), samples),
     }
+    before = check_free(folder, attributes, overwrite=overwrite)
+    extra = {**before, **described.attributes, **given}
     if levels is None:
         own = described.level((1,) * len(samples.shape))
         write_dataset(samples, target, {**version(folder), **own, **extra})
@@ -372,9 +378,9 @@ def write(
         last = len(samples.shape) - 1
         smaller = partial(
             half,
-            still=frozenset(last - n if axes == "zyx" else n for n in still),
-            method=downsample,
-            nodata=nodata,
+            still=frozenset(last - n if axes == "zyx" else n for n in options.get("still", ())),
+            method=method,
+            nodata=options.get("nodata"),
         )
         write_pyramid(
             samples,
@@ -384,7 +390,19 @@ def write(
             smaller=smaller,
             meant=described,
         )
-    complete_container(folder, also_zarr)
+    complete_container(folder, has_zarr)
+
+
+def checked_compression(
+    given: str | Mapping[str, Json], level: int | None, samples: Samples, url: str
+) -> dict[str, Json]:
+    """Return N5's JSON of a compression, with every parameter."""
+    try:
+        found = complete(given if isinstance(given, str) else dict(given), level)
+        to_codecs(found, samples.dtype.itemsize, url)
+    except (CodecConfigError, FormatError, UnsupportedError) as e:
+        raise OptionError(f"{url}: {e}") from e
+    return found
 
 
 def check_samples(samples: Samples, url: str) -> None:
@@ -414,25 +432,33 @@ def check_block(block: Shape | None, samples: Samples, url: str, order: Order) -
     if len(block) != len(shape) or not all(
         isinstance(n, int | np.integer) and n > 0 for n in block
     ):
-        raise ValueError(
-            f"{url}: block {order(block)!r}, expected one positive size per axis of shape "
+        raise OptionError(
+            f"{url}: chunk {order(block)!r}, expected one positive size per axis of shape "
             f"{order(shape)}"
         )
     # a Java array has at most 2**31 - 1 elements
     if math.prod(int(n) for n in block) * samples.dtype.itemsize >= 1 << 31:
-        raise ValueError(f"{url}: block {order(block)!r} has 2 GiB or more, which Java cannot read")
+        raise OptionError(
+            f"{url}: chunk {order(block)!r} has 2 GiB or more, which Java cannot read"
+        )
     return tuple(int(n) for n in block)
 
 
-def check_free(folder: Folder, attributes: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Refuse to overwrite a dataset; return the attributes that a group there already has."""
+def check_free(
+    folder: Folder, attributes: Mapping[str, Json] | None, *, overwrite: bool
+) -> dict[str, Json]:
+    """Return the attributes that a group there already has; refuse a dataset, or remove it."""
     if taken := sorted(set(attributes or {}) & set(RESERVED)):
-        raise ValueError(f"{folder.path}: the attribute {taken[0]!r} is reserved by N5")
+        raise OptionError(f"{folder.path}: the attribute {taken[0]!r} is reserved by N5")
     found = read_folder(folder) or {}
-    if is_dataset(found):
-        raise FormatError(f"{folder.path}: a dataset already exists; remove it first")
     check_container(folder)
-    return found
+    taken_by = [f for f in (folder, folder.child("s0")) if is_dataset(read_folder(f) or {})]
+    if not taken_by:
+        return found
+    if not overwrite:
+        raise TargetExistsError(taken_by[0].path)
+    sink.remove_all(folder.path, storage=folder.storage)
+    return {}
 
 
 def check_container(folder: Folder) -> None:
@@ -451,7 +477,7 @@ def pixel_resolution(
     if resolution is None:
         return {}
     if len(resolution) != len(samples.shape):
-        raise ValueError(
+        raise OptionError(
             f"N5: resolution {resolution}, expected one number per axis of shape {samples.shape}"
         )
     size = [float(n) for n in resolution]
@@ -535,7 +561,7 @@ def write_pyramid(
     Reading back costs less than computing every level from the caller's array, which may be slow.
     """
     if type(levels) is not int or not 1 <= levels <= 32:
-        raise ValueError(f"N5: levels={levels!r}, expected 1 to 32")
+        raise OptionError(f"N5: levels={levels!r}, expected 1 to 32")
     factors = (1,) * len(samples.shape)
     written: dict[str, dict[str, Json]] = {}
     table = []
@@ -602,7 +628,7 @@ def write_blocks(samples: Samples, target: Target) -> None:
             checkpoints.add(name, checksum)
 
     count = len(regions)
-    workers = min(threads.cores(), MOST_THREADS, count)
+    workers = min(target.workers or threads.cores(), MOST_THREADS, count)
     threads.run_all(write_region, range(count), threads=workers, name="anychunk-n5")
 
 

@@ -4,7 +4,6 @@ Spec: TIFF 6.0 sections 13 to 15 and 22; TIFF Technical Note 3 (floating point p
       WebP and Zstandard as libtiff registers them.
 """
 
-import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from anychunk.codecs.tiff import encoders, samples
 from anychunk.codecs.tiff.tile import LERC, LZMA, LZW, NONE, PACKBITS, YCBCR, Tile
-from anychunk.errors import ChunkEncodeError, UnsupportedError
+from anychunk.errors import ChunkEncodeError, OptionError, UnsupportedError
 from anychunk.formats.tiff.write_directory import RATIONAL, Tag, longs, shorts
 from anychunk.model.grid import Array
 
@@ -88,23 +87,21 @@ class Compression:
         )
 
 
-def parse_compression(given: str) -> Compression:
-    """Parse `deflate`, `zstd:9`, `jpeg:85` or `lerc:0.01`."""
-    name, _, text = given.lower().partition(":")
-    kind = KINDS.get(name)
-    if kind is None or (text and kind.limits is None) or not re.fullmatch(r"[0-9.]*", text):
-        listed = " ".join(
-            f"{key}[:{k.limits[0]:g}-{k.limits[1]:g}]" if k.limits else key
-            for key, k in KINDS.items()
+def parse_compression(given: Any, level: Any) -> Compression:
+    """Return a compression with its level, both of which are checked; None: the default level."""
+    kind = KINDS.get(given.lower()) if isinstance(given, str) else None
+    if kind is None:
+        raise OptionError(
+            f"tiff: compression {given!r}, expected {' '.join(KINDS)}; its level is the option "
+            "compression_level"
         )
-        raise UnsupportedError(f"tiff: compression {given!r}; expected one of: {listed}")
-    level = float(text) if text else kind.default
-    low, high = kind.limits or (0, 0)
-    if level is not None and not low <= level <= high:
-        raise UnsupportedError(
-            f"tiff: compression {given!r}; the level of {name} is {low:g} to {high:g}"
-        )
-    return Compression(name, level)
+    if level is None:
+        return Compression(given.lower(), kind.default)
+    low, high = kind.limits or (0, -1)
+    if not isinstance(level, int | float) or not low <= level <= high:
+        known = f"{low:g} to {high:g}" if kind.limits else "none, it has no levels"
+        raise OptionError(f"tiff: compression_level={level!r} of {given}, expected {known}")
+    return Compression(given.lower(), float(level))
 
 
 @dataclass(frozen=True)
@@ -258,9 +255,7 @@ def predictor_for(compression: Compression, dtype: np.dtype[Any], given: Any) ->
             return 1
         return FLOATING_POINT if dtype.kind == "f" else HORIZONTAL
     if wanted not in (1, 2, 3):
-        raise UnsupportedError(
-            f"tiff: predictor {given!r}; expected auto, none, horizontal or float"
-        )
+        raise OptionError(f"tiff: predictor {given!r}; expected auto, none, horizontal or float")
     is_float = dtype.kind == "f"
     if wanted != 1 and (
         not is_possible or dtype.kind not in "iuf" or (wanted == FLOATING_POINT) > is_float

@@ -22,9 +22,9 @@ from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, absolute
 from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -92,6 +92,7 @@ def save(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
     message: str | None = None,
 ) -> str:
     """Save an index as one commit that replaces the branch's content; return the snapshot's id.
@@ -101,13 +102,14 @@ def save(
         target: The repository; created if it does not exist.
         relative: False: the index does not move with its data.
         copy: "needed" copies chunks that Icechunk cannot refer to; "never" refuses them.
-        storage: obstore's options, for the repository and the sources.
+        storage: Of the sources.
+        target_storage: Of the repository.
         message: The commit message.
     """
     ice = icechunk_module()
     node, found = _with_references(node, copy=copy, storage=storage)
     with icechunk_errors(ice, target):
-        repository = writable_repository(ice, target, found, storage)
+        repository = writable_repository(ice, target, found, storage, target_storage)
         work = Transaction(repository, BRANCH, _count(found))
         if not sync(work.store.is_empty("")):
             work.store.sync_clear()
@@ -123,6 +125,7 @@ def append(
     along: str | int | None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
     message: str | None = None,
 ) -> str:
     """Append an index to a repository as one commit; return the snapshot's id.
@@ -133,10 +136,12 @@ def append(
         along: The axis along which images of the same path are extended, by name or number; None:
             all images are new.
         copy: "needed" copies chunks that Icechunk cannot refer to; "never" refuses them.
-        storage: obstore's options, for the repository and the sources.
+        storage: Of the sources.
+        target_storage: Of the repository.
         message: The commit message.
     """
-    return Archive(target, copy=copy, storage=storage).append(node, along=along, message=message)
+    archive = Archive(target, copy=copy, storage=storage, target_storage=target_storage)
+    return archive.append(node, along=along, message=message)
 
 
 class Archive:
@@ -146,16 +151,23 @@ class Archive:
     """
 
     def __init__(
-        self, target: str, *, copy: Copy = "never", storage: Storage | None = None
+        self,
+        target: str,
+        *,
+        copy: Copy = "never",
+        storage: Storage | None = None,
+        target_storage: Storage | None = None,
     ) -> None:
         """Name a repository.
 
         Parameters:
             target: The repository; created by the first `append` if it does not exist.
             copy: As in `save`.
-            storage: obstore's options, for the repository and the sources.
+            storage: Of the sources.
+            target_storage: Of the repository.
         """
         self.target, self.storage, self._copy = target, storage, copy
+        self._target_storage = target_storage
         self._ice = icechunk_module()
         self._repository: Any = None
         self._branch = BRANCH
@@ -198,7 +210,7 @@ class Archive:
                     return work.commit(text, _statistics(node, found))
                 except self._ice.ConflictError:
                     # what the other writer committed is a new start, unless it added the same files
-                    _refuse_known(node, self.target, self.storage)
+                    _refuse_known(node, self.target, self._target_storage)
         raise SourceError(
             f"{self.target}: other writers committed during each of {TRIES} attempts to append; "
             "try again"
@@ -207,11 +219,19 @@ class Archive:
     def _transaction(self, found: References, along: str | int | None) -> Transaction:
         # an opened repository keeps every snapshot that it has read or written, each with the
         # metadata of all groups; keys that a function returns are asked for again
-        is_kept = along is not None and not has_provider(self.storage)
+        is_kept = along is not None and not (
+            has_provider(self.storage) or has_provider(self._target_storage)
+        )
         opened = self._repository if is_kept else None
         self._repository = None
         self._repository = writable_repository(
-            self._ice, self.target, found, self.storage, along=along, opened=opened
+            self._ice,
+            self.target,
+            found,
+            self.storage,
+            self._target_storage,
+            along=along,
+            opened=opened,
         )
         if self._branch != BRANCH and self._start is None:
             self._start = _emptied_branch(self._repository, self._branch)

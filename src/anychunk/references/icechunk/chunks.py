@@ -80,6 +80,7 @@ def writable_repository(
     target: str,
     found: References,
     storage: Storage | None,
+    target_storage: Storage | None,
     *,
     along: str | int | None = None,
     opened: Any = None,
@@ -90,14 +91,15 @@ def writable_repository(
         ice: The module icechunk.
         target: The repository.
         found: The references that will be written.
-        storage: obstore's options.
+        storage: Of the sources.
+        target_storage: Of the repository.
         along: The axis along which the arrays of a new repository will grow, by name or number.
         opened: The repository, if it was opened before.
     """
     if opened is None:
-        check_repo_file(Folder(target, storage=storage))
+        check_repo_file(Folder(target, storage=target_storage))
     prefixes = sorted({_container_prefix(absolute(url)) for url in used_urls(found)})
-    place = repository_storage(ice, target, storage) if opened is None else None
+    place = repository_storage(ice, target, target_storage) if opened is None else None
     if opened is not None or ice.Repository.exists(place):
         repository = opened or ice.Repository.open(place)
         config = repository.config

@@ -19,9 +19,9 @@ from anychunk.io import sink
 from anychunk.io.source import Source, Storage, absolute
 from anychunk.model.grid import Numbers, chunk_numbers, grid_shape
 from anychunk.model.index import GroupIndex, Node
+from anychunk.options import Copy
 from anychunk.references.chunk_references import (
     Capabilities,
-    Copy,
     References,
     chunk_references,
     used_urls,
@@ -203,6 +203,7 @@ def save(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> None:
     """Save an index as reference JSON.
 
@@ -214,7 +215,8 @@ def save(
         relative: Whether urls are written relative to the index's folder; by default if all
             sources are below it.
         copy: "needed" copies chunks that JSON cannot refer to; "never" refuses them.
-        storage: obstore's options, for the target and the sources.
+        storage: Of the sources.
+        target_storage: Of the target.
 
     Raises:
         UnsupportedError: If the format or the layout cannot express the index, or a source is
@@ -238,7 +240,7 @@ def save(
         node, written, base, zarr_format, separator, is_consolidated=layout != "osml"
     )
     uses_base = any(text.startswith(BASE) for text in written.values())
-    with sink.creating(target, storage=storage) as file:
+    with sink.creating(target, storage=target_storage) as file:
         writer = JsonWriter(
             file,
             base=folder if uses_base else None,
@@ -259,6 +261,7 @@ def adding(
     relative: bool | None = None,
     copy: Copy = "never",
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
 ) -> Iterator[Callable[[GroupIndex], None]]:
     """Save the group of very many files piece by piece, none of which is kept.
 
@@ -271,12 +274,13 @@ def adding(
         relative: As in `save`.
         copy: As in `save`.
         storage: As in `save`.
+        target_storage: As in `save`.
     """
     folder = folder_of(target)
     base = folder if _is_relative(sorted(urls), folder, relative, target) else None
     separator = "." if zarr_format == 2 else "/"
     root: dict[str, Any] = {}
-    with sink.creating(target, storage=storage) as file:
+    with sink.creating(target, storage=target_storage) as file:
         writer = JsonWriter(file, base=base, zarr_format=zarr_format, separator=separator)
 
         def add(node: GroupIndex) -> None:
