@@ -196,6 +196,30 @@ def map_group(source: Type, target: Type, rng: random.Random) -> Json:
     return cast_group(source, target, values, pairs)
 
 
+def key_groups() -> Iterator[Json]:
+    """Yield what the text leaves open about keys: zeros of both signs, NaNs of other bits.
+
+    And what it is clear about: the first of equal keys, bits that are not in a key.
+    """
+    target = "int16"
+    for name in ("float16", "float32", "float64"):
+        kind = TYPES[name]
+        assert isinstance(kind, Floats)
+        nan = payload_nan(kind)
+        for pairs, values, out in (
+            ([[0.0, 7]], [0.0, -0.0, 1], [7, [7, 0], 1]),
+            ([[-0.0, 9]], [0.0, -0.0, 1], [[9, 0], 9, 1]),
+            ([[0.0, 7], [-0.0, 9]], [0.0, -0.0], [7, [7, 9]]),
+            ([[-0.0, 9], [0.0, 7]], [0.0, -0.0], [[9, 7], 9]),
+            ([["NaN", 1]], ["NaN", nan, 2], [1, [1, None], 2]),
+            ([[nan, 1]], [nan, 2], [1, 2]),
+            ([[nan, 1], ["NaN", 3]], [nan, "NaN"], [1, 3]),
+            ([["NaN", 3], [nan, 1]], [nan, "NaN"], [[3, 1], 3]),
+        ):
+            group = {"source": name, "target": target, "scalar_map": pairs, "in": values}
+            yield {**group, "out": [[[0], out]]}
+
+
 def cast_value() -> Json:
     """Return the vectors of `cast_value`."""
     groups = []
@@ -207,6 +231,7 @@ def cast_value() -> Json:
         rng = random.Random(f"map {source.name}")
         for target in rng.sample(list(TYPES.values()), 5):
             groups.append(map_group(source, target, rng))
+    groups += key_groups()
     cases = sum(len(numbers) * len(out) for group in groups for numbers, out in group["out"])
     configurations = [{"rounding": mode, "out_of_range": rule} for mode, rule in CONFIGURATIONS]
     return {
@@ -229,6 +254,24 @@ def fits(value: Fraction, kind: Type) -> bool:
 
 def rounded(value: Fraction, kind: Type) -> Fraction:
     return value if isinstance(kind, Integers) else round_to_type(value, kind)
+
+
+def scaled_json(value: Value, offset: Fraction, scale: Fraction, kind: Type, way: str) -> Json:
+    """Return the result as JSON; all that are allowed where floats overflow.
+
+    The text asks for the arithmetic of the type, in which they become infinite, and for an error
+    if a value is not representable, which an infinity is.
+    """
+    found = scaled(value, offset, scale, kind, way)
+    if found is None and isinstance(kind, Floats) and kind.has_infinity:
+        first = value - offset if way == "encode" else value / scale
+        second = first * scale if way == "encode" else first + offset
+        if fits(rounded(first, kind), kind):
+            first = second  # only the second operation overflows
+        elif way == "encode":
+            first *= scale
+        return [None, to_json(math.inf if first > 0 else -math.inf, kind)]
+    return to_json(found, kind)
 
 
 def scaled(value: Value, offset: Fraction, scale: Fraction, kind: Type, way: str) -> Value | None:
@@ -280,7 +323,7 @@ def _scale_group(kind: Type, rng: random.Random, number: int) -> Json:
         if isinstance(kind, Integers) and kind.low < 0:
             picked.append(kind.low)
         picked += [v for v in specials(kind) if v != 0]
-        out = [to_json(scaled(v, offset, scale, kind, way), kind) for v in picked]
+        out = [scaled_json(v, offset, scale, kind, way) for v in picked]
         group[way] = {"in": [to_json(v, kind) for v in picked], "out": out}
     return group
 

@@ -197,7 +197,7 @@ class CommonOptions(TypedDict, total=False):
     chunk: Sequence[int] | None
     """Shape of chunks (Zarr), blocks (N5), tiles (TIFF, JNRRD): of the last axes."""
     compression: "str | Sequence[Json] | Mapping[str, Json] | None"
-    """A name: of Zarr zstd, blosc, gzip or none, with +crc32c for checksums, or codecs as JSON; of
+    """A name: of Zarr zstd, blosc, gzip or none, with +crc32c for checksums, or codecs; of
     TIFF deflate, zstd, lzw, lzma, packbits, jpeg, webp, lerc or none; of N5 and JNRRD their own."""
     compression_level: float | Sequence[int] | None
     """Its level; the quality of jpeg and webp, the largest error of lerc; of JNRRD also one per
@@ -230,6 +230,10 @@ class WriteOptions(CommonOptions, TiffOptions, N5Options, PlainOptions, TiledOpt
     like: str | None
     """A preset: of Zarr ome-zarr (the default), cloud, archive, or ome-zarr-0.4, which writes Zarr
     v2; of TIFF cog or ome-tiff. Other options override its settings one by one."""
+    pack: str | None
+    """The integer type in which floats are stored, such as `int16`; nodata reads as NaN. With
+    `int16:0.01`, values are rounded as far as this error allows, otherwise as little as the type
+    allows. `largest_error` of the report is the error that was measured (Zarr)."""
     shard: Sequence[int] | bool | None
     """Shape of shards, of the last axes; False: none (Zarr)."""
     target_storage: "Storage | None"

@@ -8,6 +8,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from zarr.buffer import default_buffer_prototype
 from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.codecs.cast_value import CastValue as ZarrCastValue
 from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
@@ -19,6 +20,7 @@ from anychunk.codecs.base import ChunkSpec
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract
 from anychunk.zarr import filters
+from anychunk.zarr.codecs import adapted
 
 
 def encode(codec, array):
@@ -478,10 +480,24 @@ def test_version_2_filter_refuses_half_a_value():
         numcodecs.get_codec({"id": "cast_value", "data_type": "uint16"})
 
 
-@pytest.mark.parametrize("key", ["1", "0.5", "nan", ""])
-def test_a_number_in_quotes_is_no_key_of_floats(key):
-    """The fill value encoding of floats has no such strings; zarr's parser takes them."""
-    codec = CastValue(data_type="uint8", scalar_map={"encode": [[key, 0]]})
-    array = np.zeros(2, "float32")
-    with pytest.raises(CodecConfigError, match="key .*float32"):
-        codec.encode_array(array, ChunkSpec(array.shape, array.dtype))
+@pytest.mark.parametrize("source", ["float32", "int32"])
+@pytest.mark.parametrize("key", ["1", " 1 ", "1e0", "1.0", "-1", "nan", "", "x", "0x10"])
+def test_a_number_in_quotes_is_that_number_as_in_zarr(key, source):
+    """Zarr writes and opens such stores, so they open here, with the same values."""
+    values = np.array([1, 2, 3], source)
+    configuration = {"data_type": "uint8", "scalar_map": {"encode": [[key, 7]]}}
+    found = []
+    for codec in (zarr.codecs.CastValue(**configuration), adapted(CastValue(**configuration))):
+        try:
+            array = zarr.create_array(
+                {}, shape=3, chunks=3, dtype=source, filters=[codec], compressors=None
+            )
+            array[...] = values
+            stored = array.store_path.store.get_sync("c/0", prototype=default_buffer_prototype())
+            found.append(stored.to_bytes())
+        except ValueError:
+            found.append(None)
+    assert found[0] == found[1]
+    assert (found[0] is None) == (
+        key in ("", "x", "0x10") or (source == "int32" and key in ("1e0", "1.0", "nan"))
+    )

@@ -102,7 +102,7 @@ def test_blosc_shuffles_what_has_several_bytes():
 @pytest.mark.parametrize(
     ("text", "level"),
     [("zip", None), ("zstd:5", None), ("zstd+lzma", None), ("[{", None), ("zstd", "high"),
-     ("zstd", 1.5), ("none", 3), ("crc32c", 3), ([{"name": "zstd"}], 3)],
+     ("zstd", 1.5), ("none", 3), ("crc32c", 3), ([{"name": "zstd", "configuration": {"level": 3, "checksum": False}}], 3)],
 )  # fmt: skip
 def test_unknown_compression(text, level):
     with pytest.raises(OptionError, match="compression"):
@@ -114,7 +114,7 @@ def test_unknown_compression(text, level):
     [("uint16", "bytes"), ("string", "vlen-utf8"), ("variable_length_bytes", "vlen-bytes")],
 )
 def test_codec_chain(data_type, serializer):
-    compressed = [{"name": "zstd"}]
+    compressed = [{"name": "zstd", "configuration": {"level": 3, "checksum": False}}]
     plain = presets.codec_chain(data_type, (4, 4), (4, 4), compressed)
     assert [codec["name"] for codec in plain] == [serializer, "zstd"]
     (shard,) = presets.codec_chain(data_type, (4, 4), (8, 4), compressed)

@@ -12,7 +12,10 @@ import anychunk
 from anychunk.errors import CodecConfigError, UnsupportedError
 from anychunk.zarr import modernize
 
-pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3"),
+    pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part"),
+]
 VALUES = np.round(np.random.default_rng(0).normal(283, 12, (50, 40)), 3)
 
 
@@ -72,15 +75,87 @@ def test_the_published_example():
     ]
 
 
-def test_what_would_change_is_refused(tmp_path):
-    """NaN as fill value has no place in uint8."""
-    array = create(
-        tmp_path / "a.zarr", dtype="float64", fill=np.nan, offset=200, scale=1, astype="u1"
-    )
-    before = (tmp_path / "a.zarr/zarr.json").read_bytes()
-    with pytest.raises(UnsupportedError, match="fixedscaleoffset stays.*nan.*fill value"):
-        modernize.modernize(array)
-    assert (tmp_path / "a.zarr/zarr.json").read_bytes() == before
+@pytest.mark.parametrize("stored_type", ["<i2", "|u1"])
+def test_nan_as_fill_value(tmp_path, stored_type):
+    options = {"offset": 200, "scale": 1, "astype": stored_type}
+    array = create(tmp_path / "a.zarr", dtype="float64", fill=np.nan, **options)
+    before, chunks = array[...], stored(tmp_path / "a.zarr")
+    assert np.isnan(before[40:]).all()
+    modernize.modernize(array)
+    assert stored(tmp_path / "a.zarr") == chunks
+    anychunk.enable()
+    try:
+        reopened = zarr.open_array(tmp_path / "a.zarr", mode="r")
+        assert np.isnan(reopened.fill_value)
+        np.testing.assert_array_equal(reopened[...], before)
+    finally:
+        anychunk.disable()
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_consolidated_metadata_of_groups(tmp_path, is_deep):
+    path = tmp_path / "g.zarr"
+    group = zarr.create_group(path).create_group("b") if is_deep else zarr.create_group(path)
+    name = "b/a" if is_deep else "a"
+    group.attrs["title"] = "kept"
+    options = {"offset": 273.15, "scale": 10, "astype": "<i2"}
+    create(path / name, dtype="float64", **options)
+    zarr.create_array(path / "other", shape=(3,), dtype="u1")
+    zarr.consolidate_metadata(path)
+    opened = zarr.open_consolidated(path, mode="r+")
+    before = opened[name][...]
+    for array in (zarr.open_array(path / name), opened[name]):
+        if modernize.OLD in (path / name / "zarr.json").read_text():
+            modernize.modernize(array)
+    anychunk.enable()
+    try:
+        again = zarr.open_consolidated(path, mode="r")
+        assert [c.to_dict()["name"] for c in again[name].metadata.codecs][:2] == [
+            "scale_offset",
+            "cast_value",
+        ]
+        np.testing.assert_array_equal(again[name][...], before)
+        assert (again["b"] if is_deep else again).attrs["title"] == "kept"
+        assert again["other"].shape == (3,)
+    finally:
+        anychunk.disable()
+    assert modernize.OLD not in (path / "zarr.json").read_text()
+
+
+@pytest.mark.parametrize("compressor", [None, numcodecs.Blosc(), numcodecs.Zstd(3)])
+def test_zarr_v2(tmp_path, compressor):
+    path, codec = tmp_path / "a.zarr", numcodecs.FixedScaleOffset(273.15, 10, "<f4", "<i2")
+    array = zarr.create_array(
+        path, shape=VALUES.shape, chunks=(20, 20), dtype="f4", zarr_format=2, fill_value=np.nan,
+        filters=[codec], compressors=compressor, attributes={"units": "K"},
+    )  # fmt: skip
+    array[:40] = VALUES[:40]
+    before = array[...]
+    names = (".zarray", ".zattrs", "zarr.json")
+    chunks = {f.name: f.read_bytes() for f in path.iterdir() if f.name not in names}
+    modernize.modernize(array)
+    assert {f.name: f.read_bytes() for f in path.iterdir() if f.name not in names} == chunks
+    assert not (path / ".zarray").exists()
+    anychunk.enable()
+    try:
+        found = zarr.open_array(path, mode="r")
+        assert found.metadata.zarr_format == 3
+        assert dict(found.attrs) == {"units": "K"}
+        np.testing.assert_array_equal(found[...], before)
+    finally:
+        anychunk.disable()
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], before)
+
+
+def test_zarr_v2_in_a_group_is_refused(tmp_path):
+    """Zarr v2 groups do not list arrays of Zarr v3: it would seem to be gone."""
+    codec = numcodecs.FixedScaleOffset(273.15, 10, "<f4", "<i2")
+    group = zarr.create_group(tmp_path / "g.zarr", zarr_format=2)
+    array = group.create_array("a", shape=(4,), dtype="f4", filters=[codec])
+    for one in (array, zarr.open_array(tmp_path / "g.zarr/a")):
+        with pytest.raises(UnsupportedError, match="its group .* is Zarr v2"):
+            modernize.modernize(one)
+    assert (tmp_path / "g.zarr/a/.zarray").exists()
 
 
 def test_other_arrays_are_refused(tmp_path):
@@ -88,7 +163,7 @@ def test_other_arrays_are_refused(tmp_path):
     with pytest.raises(UnsupportedError, match="first codec"):
         modernize.modernize(array)
     old = zarr.create_array(tmp_path / "b.zarr", shape=(4,), dtype="u1", zarr_format=2)
-    with pytest.raises(UnsupportedError, match="Zarr v2"):
+    with pytest.raises(UnsupportedError, match="first codec"):
         modernize.modernize(old)
 
 

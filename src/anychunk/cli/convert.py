@@ -64,6 +64,12 @@ def convert(  # noqa: PLR0917 - typer calls it by name
     compression_level: Annotated[
         float | None, typer.Option(metavar="LEVEL", help="Level of the compression, or quality.")
     ] = None,
+    pack: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE", help="For Zarr: store floats as int16 …, with :ERROR within this error."
+        ),
+    ] = "",
     levels: Annotated[
         int | None,
         typer.Option(metavar="N", help="Number of levels, including full resolution.", min=1),
@@ -143,6 +149,7 @@ def convert(  # noqa: PLR0917 - typer calls it by name
         "shard": False if shard == "none" else sizes(shard),
         "compression": compression or None,
         "compression_level": as_number(compression_level),
+        "pack": pack or None,
         "levels": levels,
         "method": method or None,
         "axes": (axes.split(",") if "," in axes else list(axes)) or None,

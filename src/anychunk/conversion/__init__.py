@@ -1,7 +1,7 @@
 """Convert files to Zarr, TIFF, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -9,6 +9,8 @@ from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import compare_all, start_workers, write_all
 from anychunk.conversion.levels import ZarrOptions, options_for, run_options
+from anychunk.conversion.packing import notes as packing_notes
+from anychunk.conversion.packing import packings
 from anychunk.conversion.plan import make_plan
 from anychunk.conversion.single_files import write_images
 from anychunk.conversion.source_boxes import GivenBoxes
@@ -43,6 +45,8 @@ class Report(Drawn):
     is_verified: bool = False
     notes: tuple[str, ...] = ()
     """What the caller should know about the result."""
+    largest_error: float = 0.0
+    """The largest difference between the source and a target that is packed, as measured."""
     losses: tuple[str, ...] = ()
     """What the source states and the target cannot hold, one line each."""
 
@@ -180,9 +184,17 @@ def to_zarr(
     part: Part | None = None,
 ) -> Report:
     """Write a Zarr v3 hierarchy, on `count` threads or on the workers of a Dask cluster."""
+    if options.pack is not None:
+        plain = Conversion(
+            make_plan(node, replace(options, notes=[]), count), url,
+            source_storage=storage, given=given, part=part,
+        )  # fmt: skip
+        with start_workers(count, executor, plain) as workers:
+            options = replace(options, packed=packings(plain, workers, options.pack))
     plan = make_plan(node, options, count)
     sink.check_case(url, [path for path, _ in walk(plan.root)])
     target = Target(url, target_storage, zarr_format=plan.zarr_format)
+    errors: dict[str, float] = {}
     with target.locked():
         is_finished = target.is_finished(plan.fingerprint)
         journal = None
@@ -201,8 +213,8 @@ def to_zarr(
         with start_workers(count, executor, conversion) as workers:
             if journal is not None:
                 skipped = write_all(conversion, journal, workers, progress)
-            if verify:
-                compare_all(conversion, workers, progress)
+            if verify or options.packed:
+                errors = compare_all(conversion, workers, progress)
         if journal is not None:
             root = with_limits(plan, conversion)
             target.finish(plan, journal, overwrite=overwrite, root=root)
@@ -212,7 +224,8 @@ def to_zarr(
         nbytes=plan.nbytes,
         skipped_bytes=skipped,
         is_verified=verify,
-        notes=plan.notes,
+        notes=(*plan.notes, *packing_notes(options, errors)),
+        largest_error=max(errors.values(), default=0.0),
         losses=(*plan.losses, *lost_in(part)),
     )
 

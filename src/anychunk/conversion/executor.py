@@ -107,18 +107,26 @@ def write_task(conversion: Conversion, call: tuple[Task, int | None]) -> tuple[i
     return conversion.write(task), False
 
 
-def compare_task(conversion: Conversion, task: Task) -> list[str]:
-    """Return how what a task has written differs from the source."""
+def compare_task(conversion: Conversion, task: Task) -> tuple[list[str], dict[str, float]]:
+    """Return how what a task has written differs from the source, and the errors of packing."""
     return conversion.compare(task)
 
 
-def compare_all(conversion: Conversion, workers: Workers, progress: Progress | None) -> None:
-    """Compare everything written with the source; raise `FormatError` at the first difference."""
-    done = 0
+def compare_all(
+    conversion: Conversion, workers: Workers, progress: Progress | None
+) -> dict[str, float]:
+    """Compare everything written with the source; raise `FormatError` at the first difference.
+
+    Returns the largest error of every packed array, by its path.
+    """
+    done, largest = 0, dict[str, float]()
     for run in range(len(conversion.plan.runs)):
-        for task, findings in workers.run(compare_task, conversion.tasks(run)):
+        for task, (findings, errors) in workers.run(compare_task, conversion.tasks(run)):
             if findings:
                 raise FormatError(f"{conversion.target}: {findings[0]}")
+            for path, error in errors.items():
+                largest[path] = max(error, largest.get(path, 0.0))
             done += conversion.nbytes(task)
             if progress is not None:
                 progress(done, conversion.plan.nbytes)
+    return largest

@@ -7,6 +7,7 @@ from typing import Any
 
 from anychunk.codecs.data_types import data_type
 from anychunk.conversion import presets
+from anychunk.conversion.packing import Packing
 from anychunk.errors import FormatError, OptionError
 from anychunk.io.threads import cores
 from anychunk.limits import MIB
@@ -41,14 +42,17 @@ class ZarrOptions:
     like: str = "ome-zarr"
     chunk: Sequence[int] | None = None
     shard: Sequence[int] | bool | None = None
-    compression: str | Sequence[Json] | None = None
+    compression: str | Sequence[Any] | None = None
     compression_level: int | None = None
+    pack: str | None = None
     levels: int | None = None
     method: str | None = None
     axes: Sequence[str] | None = None
     image: int | str | None = None
     only_planes: bool = False
     """Whether computed levels are shorter only along y and x, for formats of planes."""
+    packed: Mapping[str, Packing] = field(default_factory=dict)
+    """How `pack` stores the samples of images, by their path in the target."""
     region_bytes: int | None = None
     """About how much is computed at a time; None: `REGION_BYTES`."""
     notes: list[str] = field(default_factory=list)
@@ -108,6 +112,10 @@ class Level:
     itemsize: int
     metadata: dict[str, Json]
     """The content of its `zarr.json`."""
+    hidden: float | None = None
+    """The value of the source that is NaN in the target."""
+    error: float = 0
+    """How much its values may differ when they are read back, because they are packed."""
 
     @property
     def grid(self) -> Shape:
@@ -163,6 +171,13 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
     preset = presets.preset(options.like)
     first = _array(source, image.levels[0])
     meaning, order = target_meaning(meaning_of(source, image), first.shape, options)
+    nodata = hidden = usable_nodata(meaning.nodata, first.data_type)
+    if path in options.packed and nodata is not None:
+        # it may be far from the values, and would not survive being packed
+        if not math.isnan(nodata):
+            options.notes.append(f"{path or '/'}: nodata {nodata:g} is written as NaN")
+        nodata = math.nan
+        meaning = replace(meaning, nodata=nodata)
     count = preset.levels if options.levels is None else options.levels
     if data_kind(first) == "other" and count is not None:
         options.notes.append(
@@ -174,7 +189,8 @@ def image_levels(source: Node, image: Image, path: str, options: ZarrOptions) ->
         names=meaning.names,
         path=path,
         options=options,
-        nodata=usable_nodata(meaning.nodata, first.data_type),
+        nodata=nodata,
+        hidden=hidden if path in options.packed else None,
         is_counted=is_palette(meaning) or image_label(image.attributes) is not None,
     )
     stored = levels_of(source, image)
@@ -419,6 +435,7 @@ class Recipe:
     path: str
     options: ZarrOptions
     nodata: float | None = None
+    hidden: float | None = None
     is_counted: bool = False
     """Whether samples are numbers of colours, classes or objects."""
     how: str | None = None
@@ -450,7 +467,7 @@ class Recipe:
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(outer)}},
             "codecs": list(self.codecs(array.data_type, inner, outer, itemsize)),
             "dimension_names": list(self.names),
-            "fill_value": target_fill(array, self.nodata),
+            "fill_value": "NaN" if self.packing else target_fill(array, self.nodata),
             "attributes": kept_attributes(array.attributes) if source is not None else {},
         }
         return Level(
@@ -467,7 +484,14 @@ class Recipe:
             method=self.method(array),
             itemsize=itemsize,
             metadata=metadata,
+            hidden=self.hidden,
+            error=self.packing.error if self.packing else 0,
         )
+
+    @property
+    def packing(self) -> Packing | None:
+        """How the samples are packed, if they are."""
+        return self.options.packed.get(self.path)
 
     def chunk_and_shard(self, shape: Shape, itemsize: int, stored: Shape) -> tuple[Shape, Shape]:
         """Return the shapes of chunk and shard; either may still be larger than the array."""
@@ -481,7 +505,12 @@ class Recipe:
             raise OptionError(
                 f"convert: Zarr v2, which the preset {options.like} writes, has no shards"
             )
-        if options.shard is False:
+        codecs = presets.compressors(options.compression or (), None, itemsize)
+        if (
+            options.shard is False
+            or (self.packing and options.shard is None)
+            or any(c.get("name") == "sharding_indexed" for c in codecs)
+        ):
             return chunk, chunk
         if options.shard is None or options.shard is True:
             wanted = preset.shard_bytes or (presets.SHARD_BYTES if options.shard else 0)
@@ -504,6 +533,8 @@ class Recipe:
             given = preset.compression
             level = preset.compression_level if level is None else level
         compressed = presets.compressors(given, level, itemsize)
+        if self.packing:
+            compressed = [*self.packing.codecs, *compressed]
         return presets.codec_chain(data_type, inner, outer, compressed)
 
     def method(self, array: ArrayIndex) -> str:

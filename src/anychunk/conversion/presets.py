@@ -2,15 +2,19 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
+
+from anychunk.codecs.base import OwnCodec
 from anychunk.codecs.streams import check_option
-from anychunk.errors import OptionError
+from anychunk.errors import AnychunkError, OptionError
 from anychunk.limits import KIB, MIB
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json
+from anychunk.zarr.codecs import adapted, from_json
 
 SPACE = ("z", "y", "x")
 FEW_BANDS = 4
@@ -156,11 +160,12 @@ def trailing(given: Sequence[int], ndim: int, what: str) -> Shape:
     return (1,) * (ndim - len(sizes)) + sizes
 
 
-def compressors(text: str | Sequence[Json], level: Any, itemsize: int) -> list[Json]:
-    """Parse `zstd`, `blosc+crc32c` or JSON into bytes-to-bytes codecs as JSON.
+def compressors(text: str | Sequence[Any], level: Any, itemsize: int) -> list[Json]:
+    """Parse `zstd`, `blosc+crc32c` or JSON into codecs as JSON.
 
     Parameters:
-        text: Names, joined by `+`; a JSON list of codecs; or the list itself.
+        text: Names, joined by `+`; a JSON list of codecs; or the list itself, whose codecs may also
+            be objects of zarr or names.
         level: Of the compression; None: its default.
         itemsize: Bytes per element, which blosc's shuffle needs.
     """
@@ -179,10 +184,22 @@ def compressors(text: str | Sequence[Json], level: Any, itemsize: int) -> list[J
     for part in parts:
         check_option(part, level, "convert")
     if not isinstance(text, str):
-        return list(text)
+        return [_codec_json(codec) for codec in text]
     if not is_named:
         return _json_codecs(text)
     return [CODECS[part](level, itemsize) for part in parts]
+
+
+def _codec_json(codec: Any) -> Json:
+    if isinstance(codec, str):
+        return {"name": codec}
+    if isinstance(codec, Codec | OwnCodec):
+        return adapted(codec).to_dict()
+    if isinstance(codec, Mapping):
+        return codec
+    raise OptionError(
+        f"convert: compression has {codec!r:.80}, expected codecs of Zarr v3, or their JSON"
+    )
 
 
 def _json_codecs(text: str) -> list[Json]:
@@ -190,7 +207,7 @@ def _json_codecs(text: str) -> list[Json]:
         found = json.loads(text)
     except ValueError as e:
         raise OptionError(f"convert: compression {text!r} is not valid JSON: {e}") from e
-    return found if isinstance(found, list) else [found]
+    return [_codec_json(codec) for codec in (found if isinstance(found, list) else [found])]
 
 
 def _zstd(level: int | None, itemsize: int) -> Json:
@@ -234,7 +251,21 @@ def codec_chain(
         serializer = {"name": "vlen-utf8"}
     elif data_type in ("bytes", "variable_length_bytes"):
         serializer = {"name": "vlen-bytes"}
-    codecs = (serializer, *compressed)
+    try:
+        made = [from_json(codec) for codec in compressed]
+    except (AnychunkError, ValueError, TypeError, LookupError) as e:
+        raise OptionError(f"convert: compression: {e}") from e
+    kinds = [
+        0 if isinstance(codec, ArrayArrayCodec) else 1 if isinstance(codec, ArrayBytesCodec) else 2
+        for codec in made
+    ]
+    if kinds != sorted(kinds) or kinds.count(1) > 1:
+        raise OptionError(
+            "convert: compression: expected filters, then at most one serializer, then compressors"
+        )
+    filters = kinds.count(0)
+    own = () if 1 in kinds else (serializer,)
+    codecs = (*compressed[:filters], *own, *compressed[filters:])
     if inner == outer:
         return codecs
     configuration = {

@@ -144,14 +144,23 @@ class Conversion:
                     checksum = zlib.crc32(stored, zlib.crc32(key.encode(), checksum))
         return checksum
 
-    def compare(self, task: Task) -> list[str]:
-        """Compute a task again and compare it with what was written; return the differences."""
+    def compare(self, task: Task) -> tuple[list[str], dict[str, float]]:
+        """Compute a task again and compare it with what was written.
+
+        Returns the differences, and the largest error of every packed array, by its path.
+        """
         found: list[str] = []
+        errors: dict[str, float] = {}
 
         def check(level: Level, coords: Shape, data: Array) -> None:
             box = level.box(coords)
             written = self.read_target(level, box)
-            wrong = np.argwhere(~same(written, data))
+            if level.error:
+                error = differences(written, data)
+                errors[level.path] = max(float(error.max(initial=0.0)), errors.get(level.path, 0.0))
+                wrong = np.argwhere(error > level.error)
+            else:
+                wrong = np.argwhere(~same(written, data))
             if len(wrong):
                 at = tuple(int(s.start + i) for s, i in zip(box, wrong[0], strict=True))
                 found.append(
@@ -160,7 +169,7 @@ class Conversion:
                 )
 
         self.compute(task, check)
-        return found
+        return found, errors
 
     def nbytes(self, task: Task) -> int:
         """Return the decoded size of a task's regions."""
@@ -235,7 +244,10 @@ class Conversion:
             full[axis] = part
         left_out = [i for i in range(ndim) if i not in level.order]
         data = source.read(tuple(full)).transpose(*level.order, *left_out)
-        return data.reshape(data.shape[: len(level.order)])
+        data = data.reshape(data.shape[: len(level.order)])
+        if level.hidden is not None:
+            data = np.where(data == level.hidden, data.dtype.type(np.nan), data)
+        return data
 
     def read_target(self, level: Level, box: Slices) -> Array:
         """Read a box back from the target."""
@@ -402,3 +414,12 @@ def same(a: Array, b: Array) -> npt.NDArray[np.bool_]:
     if a.dtype.kind in "fc":
         equal |= (a != a) & (b != b)  # noqa: PLR0124 - only NaN differs from itself
     return equal
+
+
+def differences(a: Array, b: Array) -> npt.NDArray[np.float64]:
+    """Return how much elements differ: infinitely where only one is NaN."""
+    with np.errstate(invalid="ignore"):
+        found = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    found[same(a, b)] = 0
+    found[np.isnan(found)] = np.inf
+    return found

@@ -27,7 +27,7 @@ from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Run
 from anychunk.conversion.source_boxes import GivenBoxes
 from anychunk.conversion.staging import Stage, staged, with_files
-from anychunk.conversion.tasks import Conversion, Task, Use, reduced, same
+from anychunk.conversion.tasks import Conversion, Task, Use, differences, reduced, same
 from anychunk.conversion.tiff_plan import TiffOptions, TiffPlan, Written, make_tiff_plan, pages
 from anychunk.errors import ChunkEncodeError, FormatError
 from anychunk.formats.tiff.write_directory import Page, framed, layout
@@ -92,14 +92,15 @@ def to_tiff(
             skipped = write_all(conversion, stage.journal, workers, progress)
             conversion.assemble(stage.url)
             if verify:
-                compare_all(conversion, workers, progress)
+                errors = compare_all(conversion, workers, progress)
         shutil.rmtree(conversion.target, ignore_errors=True)
         if is_remote(url):
             sink.upload(url, stage.url, storage=target_storage)
     notes = [*made.plan.notes]
     if made.is_lossy and verify:
         notes.append(
-            f"{options.compression} is lossy; the largest difference is {conversion.largest:g}"
+            f"{options.compression} is lossy; the largest difference is "
+            f"{max(errors.values(), default=0):g}"
         )
     return TiffReport(
         arrays=len(made.plan.arrays),
@@ -146,8 +147,6 @@ class TiffConversion(Conversion):
         self.made = made
         self.numbers = made.numbers()
         self.runs = {id(run): number for number, run in enumerate(made.plan.runs)}
-        self.largest = 0.0
-        """With a lossy compression, the largest difference that a comparison has found."""
         self._lock = threading.Lock()
         self._written: dict[str, Any] = {}
         self._file = ""
@@ -273,9 +272,13 @@ class TiffConversion(Conversion):
                     found[id(next(at))] = places[mask.level.path]
         return found
 
-    def compare(self, task: Task) -> list[str]:
-        """Compute a task again and compare it with the file; return the differences."""
+    def compare(self, task: Task) -> tuple[list[str], dict[str, float]]:
+        """Compute a task again and compare it with the file.
+
+        Returns the differences; if the compression is lossy, the largest of every array instead.
+        """
         findings: list[str] = []
+        errors: dict[str, float] = {}
 
         def check(level: Level, coords: Shape, data: Array) -> None:
             written, box = self.made.arrays[level.path], level.box(coords)
@@ -283,7 +286,8 @@ class TiffConversion(Conversion):
             if written.is_mask:
                 data = np.where(valid_pixels(written, data), np.uint8(255), np.uint8(0))
             elif self.made.is_lossy:
-                self.note_difference(there, data)
+                error = float(differences(there, data).max(initial=0.0))
+                errors[level.path] = max(error, errors.get(level.path, 0.0))
                 return
             wrong = np.argwhere(~same(there, data))
             if len(wrong):
@@ -294,15 +298,7 @@ class TiffConversion(Conversion):
                 )
 
         self.compute(task, check)
-        return findings
-
-    def note_difference(self, there: Array, data: Array) -> None:
-        """Remember the largest difference between two arrays."""
-        with np.errstate(invalid="ignore"):
-            apart = np.abs(there.astype(np.float64) - data.astype(np.float64))
-        largest = float(np.nanmax(apart, initial=0.0))
-        with self._lock:
-            self.largest = max(self.largest, largest)
+        return findings, errors
 
     def read_target(self, level: Level, box: Slices) -> Array:
         """Read a box back from the finished file, by our own reader."""

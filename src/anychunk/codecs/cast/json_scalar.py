@@ -55,11 +55,6 @@ def parse(value: Json, kind: NumberType) -> Array:
     return _parse_float(value, kind)
 
 
-def is_float(value: Json) -> bool:
-    """Return whether a scalar is written as the specification has it for floats."""
-    return not isinstance(value, str) or value in SPECIAL or bits_of(value) is not None
-
-
 def bits_of(value: Json) -> str | None:
     """Return the hexadecimal digits of a scalar written as bits, or None."""
     match = HEX.fullmatch(value) if isinstance(value, str) else None

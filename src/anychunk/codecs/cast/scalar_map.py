@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anychunk.codecs.cast import json_scalar
-from anychunk.codecs.cast.number_types import FloatType, IntType, NumberType, code_values
+from anychunk.codecs.cast.number_types import IntType, NumberType, code_values
 from anychunk.errors import CodecConfigError
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
@@ -104,12 +104,6 @@ def bind(
     """
     entries: dict[object, Entry] = {}
     for key, value in pairs or ():
-        if isinstance(source, FloatType) and not json_scalar.is_float(key):
-            # zarr's parser takes it for a number, but it is no fill value of a float type
-            raise CodecConfigError(
-                f"{where} key {key!r} of dtype {source.name}, expected a number, NaN, Infinity, "
-                "-Infinity or bits in hexadecimal"
-            )
         stored_key = _parse(key, source, f"{where} key")
         stored_value = _parse(value, target, f"{where} value")
         match = _match(key, stored_key, source)
