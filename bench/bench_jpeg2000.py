@@ -13,8 +13,8 @@ from rasterio.windows import Window
 
 import anychunk
 from anychunk.codestream.tiles import WINDOW, index_tiles
+from anychunk.io.buffers import MemorySource
 from anychunk.io.file import FileSource
-from anychunk.io.memory import MemorySource
 from bench import peers
 from bench.measure import OURS, Row, best_of, compare, cores
 

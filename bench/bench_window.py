@@ -19,7 +19,7 @@ from rasterio.windows import Window
 
 import anychunk
 from anychunk.codestream import blocks
-from anychunk.codestream.saved_blocks import pack
+from anychunk.codestream.block_table import pack
 from anychunk.decode import windows
 from anychunk.decode.chunks import ChunkReader
 from anychunk.engine import chunks, tiles

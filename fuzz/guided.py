@@ -16,7 +16,7 @@ TARGETS = ("tiff", "nitf", "jpeg2000", "jnrrd", "npy")
 
 with atheris.instrument_imports(include=["anychunk"]):
     from anychunk.errors import AnychunkError, InternalError, is_defect
-    from anychunk.io.memory import MemorySource
+    from anychunk.io.buffers import MemorySource
 
     MODULES = {name: import_module(f"anychunk.formats.{name}") for name in TARGETS}
 

@@ -26,6 +26,8 @@ import imagecodecs
 import numpy as np
 import tifffile
 
+from anychunk.codecs.jpeg2000 import tiny_tiles
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src/anychunk/native").glob("*.c"))
 BUILT = "ANYCHUNK_SANITIZED"
@@ -276,9 +278,9 @@ def encoded(kind, tile):
 
 def codestream(loops, rng) -> None:
     """Decode JPEG 2000 by OpenJPEG, whole, damaged, and with hostile arguments."""
-    from anychunk.codecs.jpeg2000 import openjpeg_library, whole_streams
+    from anychunk.codecs.jpeg2000 import openjpeg_library
 
-    whole_streams.loops = loops
+    tiny_tiles.loops = loops
     depth = int(rng.choice([1, 5, 8, 12, 16]))
     # the encoder fails with some small images, and with three bands of one bit
     bands = int(rng.choice([1, 3])) if depth > 1 else 1
@@ -292,7 +294,7 @@ def codestream(loops, rng) -> None:
     stored = np.frombuffer(encoded, "u1").copy()
     # memory of exactly this size, as above
     out = np.zeros((bands, *image.shape[:2]), image.dtype)
-    found = whole_streams.decode(stored, out)
+    found = tiny_tiles.decode(stored, out)
     if found is None:
         raise AssertionError("OpenJPEG was not found, or refused a whole stream")
     assert found.is_exact
@@ -301,7 +303,7 @@ def codestream(loops, rng) -> None:
     for place in rng.integers(start, len(stored), int(rng.integers(1, 6))).tolist():
         stored[place] = int(rng.integers(256))
     stored = stored[: int(rng.integers(start, len(stored) + 1))].copy()
-    whole_streams.decode(stored, out)
+    tiny_tiles.decode(stored, out)
     other = np.zeros(rng.integers(1, 90, 3), rng.choice(["u1", "u2", "i4"]))
     numbers = [int(rng.choice([-1, 0, 1, 8, 16, 33])) for _ in range(2)]
     parameters, place = (rng.integers(0, 256, int(rng.integers(0, 400)), "u1") for _ in range(2))
@@ -338,7 +340,7 @@ def tile_parts(loops, rng) -> None:
     from anychunk.codestream import tiles
     from anychunk.codestream.jpeg2000 import read_main_header
     from anychunk.errors import AnychunkError
-    from anychunk.io.memory import MemorySource
+    from anychunk.io.buffers import MemorySource
     from tests.codestream.test_tiles import stream
 
     data = bytearray(stream(int(rng.integers(1, 40)), int(rng.integers(14, 40))))

@@ -23,7 +23,7 @@ from anychunk import limits, references
 from anychunk.archive import Files, save_files
 from anychunk.cli import main
 from anychunk.combine.batches import Recipe
-from anychunk.combine.patterns import expand
+from anychunk.combine.images import expand
 from anychunk.errors import (
     AnychunkError,
     FilesError,
@@ -33,6 +33,7 @@ from anychunk.errors import (
     SourceError,
 )
 from anychunk.references import icechunk as ice
+from anychunk.references.icechunk import chunks
 from tests.support.combined_files import write_geotiff
 from tests.support.http_server import serve
 from tests.support.nginx import needs_nginx, serve_nginx
@@ -594,22 +595,20 @@ def test_a_plain_reader_opens_an_archive(tmp_path):
 @pytest.mark.parametrize("how", ["stack", "group"])
 def test_another_writer_between(tmp_path, monkeypatch, how):
     """What it committed stays, and is appended to; the same files are not added twice."""
-    from anychunk.references.icechunk import transaction
-
     paths = written(tmp_path, 6)
     target = tmp_path / "r.icechunk"
     anychunk.append(paths[:2], target, combine=how)
-    commit, others = transaction.Transaction.commit, [paths[4:], paths[2:3]]
+    commit, others = chunks.Transaction.commit, [paths[4:], paths[2:3]]
 
     def commit_after_another(self, message, statistics):
         if others:
             more = others.pop(0)
-            monkeypatch.setattr(transaction.Transaction, "commit", commit)
+            monkeypatch.setattr(chunks.Transaction, "commit", commit)
             anychunk.append(more, target, combine=how)
-            monkeypatch.setattr(transaction.Transaction, "commit", commit_after_another)
+            monkeypatch.setattr(chunks.Transaction, "commit", commit_after_another)
         return commit(self, message, statistics)
 
-    monkeypatch.setattr(transaction.Transaction, "commit", commit_after_another)
+    monkeypatch.setattr(chunks.Transaction, "commit", commit_after_another)
     with pytest.raises(SourceError, match="another writer added .*f002"):
         # the first attempt meets files 4 and 5, the second file 2
         anychunk.append(paths[2:4], target, combine=how)

@@ -2,6 +2,7 @@
 
 What is held in memory is bounded by a batch wherever the target can be written in batches: an
 Icechunk repository, and groups in every form. Stacks and concatenations in other forms are written
+from anychunk.combine import stac
 from one index, which is small, because it has one table per array and not one index per file.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Unpack, cast
 
 from anychunk import references
-from anychunk.combine import How, axis_of, group_names, stac, stac_assets
+from anychunk.combine import How, axis_of, group_names, stac
 from anychunk.combine import combine as combine_files
 from anychunk.combine.batches import (
     DateSource,
@@ -33,17 +34,17 @@ from anychunk.combine.images import (
     Dates,
     date_of,
     dates_of_urls,
+    expand,
     in_order,
     sorted_urls,
     stacked_dates,
 )
 from anychunk.combine.mosaic import Overlap
 from anychunk.combine.parallel import Failures, attempt
-from anychunk.combine.patterns import expand
 from anychunk.combine.stac import Items, Sign
 from anychunk.errors import AnychunkError, FilesError, FormatError, OptionError
 from anychunk.formats import options_of_others
-from anychunk.formats._jpeg2000_windows import whole
+from anychunk.formats._jpeg2000 import whole
 from anychunk.indexing import Url, index_one, several_files
 from anychunk.io import sink
 from anychunk.io.source import Storage, absolute, as_url
@@ -536,7 +537,7 @@ def files_to_index(
         items = _items(documents, choice, storage, failures)
         found = list(items)
         one = partial(index_one, **options)
-        parse = partial(stac_assets.index_item, parse=one, check_proj=check_proj)
+        parse = partial(stac.index_item, parse=one, check_proj=check_proj)
     elif chosen or sign is not None:
         raise FormatError(f"{next(iter(found), '')}: assets= and sign= need STAC items")
     known = _known_dates(found, dates, combine, along, failures)

@@ -246,7 +246,7 @@ def described(node: Node) -> dict[str, Json]:
 def _describe_array(path: str, array: ArrayIndex) -> dict[str, Json]:
     chunks = array.chunks
     if array.has_codec(TILES):
-        from anychunk.formats._jpeg2000_windows import whole
+        from anychunk.formats._jpeg2000 import whole
 
         chunks = whole(array).chunks  # chunks that are parts of a tile share its bytes
     stored = None

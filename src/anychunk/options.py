@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anychunk.combine.mosaic import Overlap
     from anychunk.combine.parallel import Failures
     from anychunk.combine.stac import Sign
-    from anychunk.formats._checkpoints import Checkpoints
+    from anychunk.formats._raw import Checkpoints
     from anychunk.formats.jnrrd.header import Header
     from anychunk.io.source import Storage
     from anychunk.metadata.dates import Duplicates, Georeference, Order

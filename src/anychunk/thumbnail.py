@@ -22,7 +22,7 @@ from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.read import zarr_array
 from anychunk.selection import Part, part_of
-from anychunk.selection.wanted import Selection
+from anychunk.selection.cuts import Selection
 
 type Borders = npt.NDArray[np.int64]
 """Where windows begin along an axis, and where the last one ends."""

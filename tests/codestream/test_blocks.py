@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from anychunk.codestream import blocks
-from anychunk.codestream.block_table import ABSENT, COLUMNS, NoTableError
+from anychunk.codestream.block_table import ABSENT, COLUMNS, NoTableError, pack, unpack
 from anychunk.codestream.blocks import count_exact, tile_layout, walk_parameters, walk_tile
 from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 from anychunk.codestream.packet_walk import Walk
-from anychunk.codestream.saved_blocks import pack, unpack
 from anychunk.errors import FormatError, TruncatedError
 from anychunk.native import loops
 from tests.support.compiled import needs_compiled

@@ -8,7 +8,7 @@ from anychunk.codestream.jpeg2000 import read_main_header, tile_parts
 from anychunk.codestream.packets import MAX_PACKETS, check_tile
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import AnychunkError, FormatError, TruncatedError
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from tests.support.corpus import needs_corpus, samples
 from tests.support.j2k_streams import compress, field, needs_openjpeg
 

@@ -9,7 +9,7 @@ from anychunk.codestream import tiles
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import FormatError, TruncatedError
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from tests.support.compiled import needs_compiled
 from tests.support.effort import at_most
 from tests.support.http_server import serve

@@ -7,7 +7,7 @@ import tifffile
 
 import anychunk
 from anychunk.combine import combine
-from anychunk.combine.compatibility import check_compatible, raise_problems
+from anychunk.combine.images import check_compatible, raise_problems
 from anychunk.errors import FormatError
 from anychunk.model.index import ByteRanges, GroupIndex
 from tests.support.combined_files import write_geotiff

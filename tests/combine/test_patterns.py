@@ -4,7 +4,7 @@ from urllib.parse import unquote
 import obstore
 import pytest
 
-from anychunk.combine.patterns import expand
+from anychunk.combine.images import expand
 from anychunk.io.object_stores import memory_store
 from anychunk.io.source import is_pattern
 

@@ -10,11 +10,11 @@ import tensorstore
 import tifffile
 
 import anychunk
+from anychunk.conversion.staging import exclusive
 from anychunk.errors import AnychunkError, FormatError, SourceError
 from anychunk.formats.jnrrd.write import Writer
 from anychunk.formats.n5.write import Target
 from anychunk.io import sink
-from anychunk.io.lock import exclusive
 from anychunk.io.object_stores import memory_store
 from tests.support import processes
 

@@ -8,7 +8,7 @@ import pytest
 import anychunk
 from anychunk.conversion.levels import ZarrOptions
 from anychunk.conversion.plan import make_plan
-from anychunk.conversion.target import Target
+from anychunk.conversion.staging import Target
 from anychunk.errors import FormatError, TargetExistsError
 from anychunk.io.object_stores import memory_store
 from anychunk.io.opening import read_object

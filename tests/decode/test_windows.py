@@ -13,7 +13,7 @@ import tifffile
 from obstore.store import MemoryStore
 
 import anychunk
-from anychunk.formats import _jpeg2000_windows
+from anychunk.formats import _jpeg2000
 from tests.support.http_server import serve
 
 OPTIONS = {"level": 0, "codecformat": "J2K", "reversible": True}
@@ -24,8 +24,8 @@ WINDOW = np.s_[30:80, 100:150]
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Divide tiles of more than 64 x 64, so that small images have windows."""
-    monkeypatch.setattr(_jpeg2000_windows, "SIDE", 64)
-    monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
+    monkeypatch.setattr(_jpeg2000, "SIDE", 64)
+    monkeypatch.setattr(_jpeg2000, "SMALLEST", 32)
     monkeypatch.setattr("anychunk.codecs.chain.LEAST_PART", 1 << 14)
 
 

@@ -7,7 +7,7 @@ from anychunk.codestream.jpeg2000 import NAMES
 from anychunk.codestream.tiles import index_tiles
 from anychunk.errors import LimitError, UnsupportedError
 from anychunk.formats._jpeg2000 import axis, chunk_size, level_arrays
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from tests.codestream.test_tiles import stream
 from tests.support.j2k_streams import compress, field, needs_openjpeg
 

@@ -13,7 +13,7 @@ import anychunk
 from anychunk.errors import AnychunkError, SourceChangedError
 from anychunk.formats import jpeg2000, nitf
 from anychunk.formats.jpeg2000 import plain_image
-from anychunk.formats.nitf.plain import plain_array
+from anychunk.formats.nitf import plain_array
 from anychunk.formats.nitf.uncompressed import Options
 from anychunk.io.file import FileSource
 from anychunk.model.index import find, known_arrays

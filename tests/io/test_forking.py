@@ -15,7 +15,7 @@ import tifffile
 import anychunk
 from anychunk import references
 from anychunk.decode.windows import TileWindows
-from anychunk.formats import _jpeg2000_windows
+from anychunk.formats import _jpeg2000
 from anychunk.io import forking, http
 from anychunk.io.cache import Cache
 from tests.decode.test_windows import codestream
@@ -59,8 +59,8 @@ def locks_at(name):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Divide JPEG 2000 tiles of more than 64 x 64, so that small images have windows."""
-    monkeypatch.setattr(_jpeg2000_windows, "SIDE", 64)
-    monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
+    monkeypatch.setattr(_jpeg2000, "SIDE", 64)
+    monkeypatch.setattr(_jpeg2000, "SMALLEST", 32)
     monkeypatch.setattr("anychunk.codecs.chain.LEAST_PART", 1 << 14)
 
 

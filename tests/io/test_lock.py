@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
+from anychunk.conversion import staging
+from anychunk.conversion.staging import exclusive
 from anychunk.errors import FormatError, SourceError
-from anychunk.io import lock
-from anychunk.io.lock import exclusive
 from tests.support.patience import PATIENCE_S
 
 HOLD = """
 import sys
-from anychunk.io.lock import exclusive
+from anychunk.conversion.staging import exclusive
 with exclusive(sys.argv[1], "taken"):
     print("held", flush=True)
     sys.stdin.read()
@@ -58,7 +58,7 @@ def test_a_killed_process_releases_the_lock(tmp_path):
 def test_a_lock_whose_file_was_removed_meanwhile_is_acquired_again(tmp_path, monkeypatch):
     """The previous holder removes the file between our opening and locking it."""
     path = tmp_path / "lock"
-    real, calls = lock._try_lock, []
+    real, calls = staging._try_lock, []
 
     def removed_once(handle):
         calls.append(handle)
@@ -66,7 +66,7 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_acquired_again(tmp_path, mon
             path.unlink()
         return real(handle)
 
-    monkeypatch.setattr(lock, "_try_lock", removed_once)
+    monkeypatch.setattr(staging, "_try_lock", removed_once)
     with exclusive(str(path), "taken"):
         assert len(calls) == 2
         assert path.exists()
@@ -78,8 +78,8 @@ def test_a_folder_that_does_not_exist(tmp_path):
 
 
 def test_without_locks_of_the_system(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "fcntl", None)
-    monkeypatch.setattr(lock, "msvcrt", None)
+    monkeypatch.setattr(staging, "fcntl", None)
+    monkeypatch.setattr(staging, "msvcrt", None)
     with exclusive(str(tmp_path / "lock"), "taken"):
         pass
     assert not list(tmp_path.iterdir())
@@ -99,8 +99,8 @@ def test_windows_locks(tmp_path, monkeypatch):
                 raise PermissionError
             cls.taken = True
 
-    monkeypatch.setattr(lock, "fcntl", None)
-    monkeypatch.setattr(lock, "msvcrt", Msvcrt)
+    monkeypatch.setattr(staging, "fcntl", None)
+    monkeypatch.setattr(staging, "msvcrt", Msvcrt)
     path = str(tmp_path / "lock")
     with (
         exclusive(path, "taken"),

@@ -9,7 +9,7 @@ import tifffile
 import anychunk
 from anychunk import limits
 from anychunk.io.block_cache import GUESSES, SHORT, Blocks, Chain
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from tests.support.http_server import serve
 from tests.support.patience import wait_until
 

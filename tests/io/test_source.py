@@ -15,9 +15,9 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.io.block_cache import Blocks, buffered
+from anychunk.io.buffers import MemorySource
 from anychunk.io.file import FileSource
 from anychunk.io.inside import resolve
-from anychunk.io.memory import MemorySource
 from anychunk.io.object_stores import memory_store
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources

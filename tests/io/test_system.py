@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import anychunk
+from anychunk.conversion import staging
 from anychunk.errors import FormatError, SourceError, UnsupportedError
-from anychunk.io import inside, lock, sink, system
+from anychunk.io import inside, sink, system
 from anychunk.io.file import PreadSource
 from anychunk.io.inside import Walk, resolve
 from anychunk.references.urls import UrlResolver
@@ -195,7 +196,7 @@ def test_locks_are_removed_when_they_are_closed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", opening)
     monkeypatch.setattr(os, "close", closing)
     monkeypatch.setattr(os, "unlink", busy)
-    with lock.exclusive(str(tmp_path / "lock"), "taken"):
+    with staging.exclusive(str(tmp_path / "lock"), "taken"):
         assert (tmp_path / "lock").exists()
     assert not (tmp_path / "lock").exists()
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from anychunk.metadata.samples import fill_value_json, float_json
+from anychunk.metadata.geo_keys import fill_value_json, float_json
 
 
 @pytest.mark.parametrize(

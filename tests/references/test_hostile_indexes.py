@@ -15,7 +15,7 @@ import anychunk
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, LimitError
 from anychunk.references import icechunk
-from anychunk.references.icechunk.repo_file import is_tree
+from anychunk.references.icechunk.storage import is_tree
 from tests.support.effort import at_most
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}

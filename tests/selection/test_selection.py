@@ -17,8 +17,7 @@ from anychunk.metadata import crs
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.selection import interval, part_of
-from anychunk.selection.cuts import Cut, near_groups
-from anychunk.selection.wanted import selection
+from anychunk.selection.cuts import Cut, near_groups, selection
 from anychunk.thumbnail import thumbnail
 
 rasterio = pytest.importorskip("rasterio", reason="needs rasterio: pip install rasterio")

@@ -25,7 +25,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         "anychunk.Group.image": anychunk.Group.image,
         'xarray engine="anychunk"': AnychunkEntrypoint.open_dataset,
         "anychunk.formats.jnrrd.read_tile": jnrrd.read_tile,
-        "anychunk.formats.jnrrd.validate": jnrrd.validate,
+        "anychunk.formats.jnrrd": jnrrd.validate,
         "anychunk.formats.jnrrd.write": jnrrd.write,
     }
 

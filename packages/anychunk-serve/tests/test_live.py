@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 import anychunk
-from anychunk.formats import _jpeg2000_windows
+from anychunk.formats import _jpeg2000
 from anychunk_serve import records, response_bodies, watch
 from tests.decode.test_windows import codestream, equally_long
 from tests.read.test_replaced_files import CHANGES, change
@@ -332,8 +332,8 @@ def test_a_new_file_is_found_while_an_older_scan_is_running(live, file, tmp_path
 
 def test_a_jpeg2000_file_is_rewritten_with_its_old_size_and_time(live, tmp_path, monkeypatch):
     """A table of the old code-blocks would find other bytes in the new file."""
-    monkeypatch.setattr(_jpeg2000_windows, "SIDE", 64)
-    monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
+    monkeypatch.setattr(_jpeg2000, "SIDE", 64)
+    monkeypatch.setattr(_jpeg2000, "SMALLEST", 32)
     monkeypatch.setattr("anychunk.codecs.chain.LEAST_PART", 1 << 14)
     path = tmp_path / "a.j2k"
     client = None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.allowed import Allow
-from anychunk.cli.completion import one_of
+from anychunk.cli.offers import one_of
 from anychunk.cli.parts import (
+    Allow,
     Bands,
     Bbox,
     BboxCrs,
@@ -22,7 +22,7 @@ from anychunk.cli.parts import (
     selected,
 )
 from anychunk.cli.printing import name_of, size, times
-from anychunk.cli.progress import progress_bar
+from anychunk.cli.talk import progress_bar
 from anychunk.errors import OptionError
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def expanded(files: Sequence[str]) -> list[str]:
     found: list[str] = []
     for file in files:
         if is_pattern(file):
-            from anychunk.combine.patterns import expand  # slow, and rarely needed
+            from anychunk.combine.images import expand  # slow, and rarely needed
 
             found += expand(file, None)
         else:

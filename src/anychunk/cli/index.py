@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.parts import Executor, Overwrite
+from anychunk.cli.parts import Allow, Executor, Overwrite, allowed
 from anychunk.cli.printing import size
-from anychunk.cli.progress import progress_bar
+from anychunk.cli.talk import progress_bar
 
 if TYPE_CHECKING:
     from anychunk.archive import Summary
@@ -97,7 +96,7 @@ def index(  # noqa: PLR0917 - typer reads options from the signature
     Example: anychunk index day*.tif -o year.icechunk --combine stack --dates %Y%m%d --append
     """
     from anychunk import archive, references
-    from anychunk.combine.patterns import expand
+    from anychunk.combine.images import expand
     from anychunk.io import sink
     from anychunk.metadata.dates import Rules
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from anychunk.cli.allowed import Allow, allowed
+from anychunk.cli.parts import Allow, allowed
 
 
 def info(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anychunk.cli.completion import band_names, image_names, level_names
+from anychunk.cli.offers import band_names, image_names, level_names
 
 Image = Annotated[
     str,
@@ -114,3 +114,23 @@ def band_list(text: str) -> list[int | str]:
 
 MOST_BANDS = 1 << 16
 """No range of bands is longer."""
+
+
+# The option --allow: what a saved index may refer to outside its own folder.
+
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PREFIX",
+        help="URL prefix that a saved index may refer to, e.g. s3://bucket/; * for any. "
+        "Repeatable.",
+    ),
+]
+
+
+def allowed(prefixes: list[str] | None) -> dict[str, Any]:
+    """Return the keyword arguments for `anychunk.index`: none without prefixes.
+
+    Only saved indexes accept `allow`.
+    """
+    return {"allow": prefixes} if prefixes else {}

@@ -7,9 +7,18 @@ from typing import Annotated
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.completion import band_names, level_names
-from anychunk.cli.parts import Bbox, BboxCrs, Image, Overwrite, Time, Window, selected
+from anychunk.cli.offers import band_names, level_names
+from anychunk.cli.parts import (
+    Allow,
+    Bbox,
+    BboxCrs,
+    Image,
+    Overwrite,
+    Time,
+    Window,
+    allowed,
+    selected,
+)
 from anychunk.errors import OptionError
 
 
@@ -82,7 +91,7 @@ def thumb(  # noqa: PLR0917 - typer calls it by name
     from anychunk import api
     from anychunk.io import sink
     from anychunk.io.source import as_url
-    from anychunk.selection.wanted import selection
+    from anychunk.selection.cuts import selection
     from anychunk.thumbnail import png, thumbnail
 
     given = selected(

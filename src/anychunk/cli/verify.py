@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.allowed import Allow, allowed
-from anychunk.cli.completion import one_of
-from anychunk.cli.parts import Bands, Bbox, BboxCrs, Image, Level, Time, Window, selected
+from anychunk.cli.offers import one_of
+from anychunk.cli.parts import (
+    Allow,
+    Bands,
+    Bbox,
+    BboxCrs,
+    Image,
+    Level,
+    Time,
+    Window,
+    allowed,
+    selected,
+)
 from anychunk.cli.printing import size
-from anychunk.cli.progress import progress_bar
+from anychunk.cli.talk import progress_bar
 from anychunk.errors import AnychunkError, MissingDependencyError
 
 if TYPE_CHECKING:

@@ -19,11 +19,15 @@ import numpy.typing as npt
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, runtime_field
 from anychunk.codecs.cast import cast_plan, scalar_map
 from anychunk.codecs.cast.blockwise import BadValueError, Step, run
-from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
-from anychunk.codecs.cast.from_float import OutOfRange
+from anychunk.codecs.cast.from_float import MODES, OutOfRange, Rounding
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, IntType, NumberType, number_type
-from anychunk.codecs.cast.rounding import MODES, Rounding
-from anychunk.codecs.cast.scalar_map import Entry, ScalarMap
+from anychunk.codecs.cast.scalar_map import (
+    Entry,
+    ScalarMap,
+    number_type_of,
+    there_and_back,
+    with_encoded_fill,
+)
 from anychunk.codecs.data_types import data_type as zarr_data_type
 from anychunk.codecs.zarr_core import ArraySpec, ZDType
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError

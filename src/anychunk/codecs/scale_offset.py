@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs.base import ArrayToArray, ChunkSpec, runtime_field
-from anychunk.codecs.cast import json_scalar
+from anychunk.codecs.cast import scalar_map
 from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch, Step, first, in_parts, run
 from anychunk.codecs.cast.cast_plan import after_widening, look_up, tabulate
-from anychunk.codecs.cast.fill_value import number_type_of, there_and_back, with_encoded_fill
-from anychunk.codecs.cast.from_float import fit, load, store
+from anychunk.codecs.cast.from_float import fit, load, store, to_grid
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     DOUBLE,
@@ -29,8 +28,12 @@ from anychunk.codecs.cast.number_types import (
     code_values,
     number_type,
 )
-from anychunk.codecs.cast.rounding import to_grid
-from anychunk.codecs.cast.scalar_map import as_number
+from anychunk.codecs.cast.scalar_map import (
+    as_number,
+    number_type_of,
+    there_and_back,
+    with_encoded_fill,
+)
 from anychunk.errors import (
     AnychunkError,
     ChunkDecodeError,
@@ -231,7 +234,7 @@ def bind(offset: Scalar, scale: Scalar, kind: NumberType, text: str) -> Bound:
 
 def _parse(label: str, value: Scalar, kind: NumberType) -> Array:
     try:
-        stored = json_scalar.parse(value, kind)
+        stored = scalar_map.parse(value, kind)
     except (ValueError, OverflowError) as e:
         raise CodecConfigError(
             f"scale_offset: {label} value {value!r} is not representable in dtype {kind.name}: {e}"
@@ -264,7 +267,7 @@ class ScaleOffset(ArrayToArray):
             if isinstance(plain, float) and not math.isfinite(plain):
                 raise CodecConfigError(f"scale_offset: {label} must be finite, not {plain!r}")
             object.__setattr__(self, label, plain)
-        if self.scale in json_scalar.SPECIAL:
+        if self.scale in scalar_map.SPECIAL:
             raise CodecConfigError(f"scale_offset: scale must be finite, not {self.scale!r}")
         if self.scale == 0:
             raise CodecConfigError("scale_offset: scale must be non-zero")

@@ -18,26 +18,24 @@ from anychunk import codecs as registry
 from anychunk.codecs.chain import BYTES_BYTES
 from anychunk.codecs.choice import Choice
 from anychunk.codecs.dted import Dted
-from anychunk.combine.compatibility import (
-    Files,
-    check_compatible,
-    check_sample_meaning,
-    raise_problems,
-)
 from anychunk.combine.images import (
     Arrays,
+    Files,
     SameImages,
+    check_compatible,
     check_levels,
+    check_sample_meaning,
     full_arrays,
     image_node,
     joined_levels,
+    raise_problems,
     rebuilt,
     same_images,
     with_common_levels,
 )
 from anychunk.combine.mosaic import Overlap, join_tables, mosaic
 from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
+from anychunk.formats._jpeg2000 import divided_tree, whole_tree
 from anychunk.io.source import absolute, is_remote, without_secrets
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.dates import Georeference

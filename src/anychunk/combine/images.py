@@ -1,17 +1,30 @@
 """The images of several files side by side, and the tree that joined images make."""
 
-from collections.abc import Callable, Mapping, Sequence
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from anychunk.codecs.choice import MOST, Choice
-from anychunk.combine.compatibility import Files, raise_problems
 from anychunk.combine.parallel import Failures
-from anychunk.errors import FormatError, UnsupportedError
-from anychunk.formats._jpeg2000_windows import divided_tree, whole_tree
-from anychunk.io.source import without_secrets
+from anychunk.errors import FormatError, MissingFileError, UnsupportedError
+from anychunk.formats._jpeg2000 import divided_tree, whole_tree
+from anychunk.io.opening import list_objects
+from anychunk.io.source import (
+    Storage,
+    as_url,
+    below,
+    is_pattern,
+    is_remote,
+    local_path,
+    slashes,
+    without_secrets,
+)
 from anychunk.metadata import comparison, geo
 from anychunk.metadata import dates as dates_of
 from anychunk.metadata.dates import Rules
@@ -21,6 +34,119 @@ from anychunk.metadata.meaning import Level, Meaning, Place
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model import images as im
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, find
+
+# Checks that arrays of several files may become one array.
+#
+# Only chunk tables are joined, no chunk is decoded. So the arrays must have the same data type
+# and
+# chunk shape, codecs that one chain decodes (`choices.py` makes one for files that are compressed
+# in
+# different ways), and their samples must mean the same: one set of attributes describes all.
+
+type Files = Mapping[str, GroupIndex]
+"""The indexes of files, by url."""
+
+NAMES = {
+    "data_type": "data type",
+    "chunk_shape": "chunk shape",
+    "dimension_names": "axes",
+    "shape": "shape",
+    "fill_value": "fill value",
+}
+"""What arrays must share: the field, and its name in messages. What decides most comes first."""
+ADVICE = "; use combine='group', or convert one of the files first"
+
+
+def raise_problems(problems: Sequence[str]) -> None:
+    """Raise an error with the first problem, in one line; do nothing if there are none."""
+    if problems:
+        more = f" (and {len(problems) - 1} more differences)" if len(problems) > 1 else ""
+        raise FormatError(f"combine: {problems[0]}{more}")
+
+
+def check_sample_meaning(
+    path: str, meanings: Mapping[str, Meaning], *, has_own_bands: bool = False
+) -> None:
+    """Refuse files whose samples have another meaning than those of the first.
+
+    Parameters:
+        path: The path of the images inside their files, for messages.
+        meanings: One per file, by url.
+        has_own_bands: Whether the bands of each file stay bands of their own.
+    """
+    first_url, first = next(iter(meanings.items()))
+    raise_problems(
+        [
+            _problem(url, path, found, first_url)
+            for url, meaning in meanings.items()
+            for found in comparison.sample_differences(meaning, first, has_own_bands=has_own_bands)
+        ]
+    )
+
+
+def _problem(url: str, path: str, found: comparison.Difference, first_url: str) -> str:
+    return f"{url} {path}: {found.expected(f'as in {first_url}')}"
+
+
+def check_compatible(
+    path: str, arrays: Mapping[str, ArrayIndex], *, free_axes: Sequence[int] = ()
+) -> tuple[Json, ...]:
+    """Check that arrays can be joined; return the codecs that decode the chunks of all.
+
+    Parameters:
+        path: The path of the arrays inside their files, for messages.
+        arrays: One array per file, by url.
+        free_axes: The axes along which lengths may differ.
+
+    Raises:
+        FormatError: If arrays differ in what they must share; the first difference is named.
+        UnsupportedError: If an array's chunks are not byte ranges.
+    """
+    first_url, first = next(iter(arrays.items()))
+    codecs = comparison.common_codecs([array.codecs for array in arrays.values()])
+    problems = []
+    for url, array in arrays.items():
+        found = _differences(array, first, free_axes)
+        problems += [_problem(url, path, difference, first_url) for difference in found]
+        if codecs is None and comparison.common_codecs([first.codecs, array.codecs]) is None:
+            difference = comparison.codec_difference(array.codecs, first.codecs)
+            problem = _problem(url, path, difference, first_url)
+            problems.append(problem if found else problem + ADVICE)
+        attributes = comparison.attribute_differences(array.attributes, first.attributes)
+        problems += [_problem(url, path, difference, first_url) for difference in attributes]
+        if not isinstance(array.chunks, ByteRanges):
+            raise UnsupportedError(
+                f"combine: {url} {path}: its chunks are {type(array.chunks).__name__.lower()}, "
+                "expected byte ranges; use combine='group'"
+            )
+    raise_problems(problems)
+    if codecs is None:  # each fits the first, but the partial chunks of two others differ in size
+        raise FormatError(f"combine: {path}: the chunks at the edges of the files differ in size")
+    return codecs
+
+
+def _differences(
+    array: ArrayIndex, first: ArrayIndex, free_axes: Sequence[int]
+) -> list[comparison.Difference]:
+    """Return the fields in which an array differs from the first one."""
+    found = []
+    for name, word in NAMES.items():
+        here, there = getattr(array, name), getattr(first, name)
+        if name == "shape":
+            is_same = _fixed(array, free_axes) == _fixed(first, free_axes)
+        else:
+            is_same = here == there or (here != here and there != there)  # noqa: PLR0124 - NaN
+        if not is_same:
+            found.append(comparison.Difference(word, here, there))
+    return found
+
+
+def _fixed(array: ArrayIndex, free_axes: Sequence[int]) -> list[int]:
+    """Return the lengths of an array along all but its `free_axes`."""
+    ndim = len(array.shape)
+    free = {axis % ndim for axis in free_axes} if ndim else set()
+    return [n for axis, n in enumerate(array.shape) if axis not in free]
+
 
 # The files of a stack in the order of their dates.
 #
@@ -519,3 +645,56 @@ def array_at(node: Node, path: str) -> ArrayIndex | None:
     """Return the array at a path."""
     found = find(node, path)
     return found if isinstance(found, ArrayIndex) else None
+
+
+# Expansion of url patterns such as `s3://bucket/scenes/*.tif`, local and remote.
+
+
+def expand(
+    urls: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], storage: Storage | None
+) -> list[str]:
+    """Return every url that `urls` names, patterns expanded, without duplicates.
+
+    The order of `urls` is kept; matches of one pattern are sorted.
+
+    Raises:
+        MissingFileError: If a pattern matches nothing.
+    """
+    given = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
+    found: dict[str, None] = {}
+    for url in map(as_url, given):
+        found |= dict.fromkeys(_matches(url, storage) if is_pattern(url) else [url])
+    return list(found)
+
+
+def _matches(pattern: str, storage: Storage | None) -> list[str]:
+    if not is_remote(pattern):
+        found = sorted(map(slashes, glob.glob(local_path(pattern), recursive=True)))  # noqa: PTH207 - of a url
+    else:
+        # only what lies below the last folder without a wildcard is listed
+        folder = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        names = (name for name, _ in list_objects(folder, storage=storage))
+        matching = re.compile(_regular_expression(pattern))
+        found = sorted(
+            below(folder, name) for name in names if matching.fullmatch(f"{folder}/{name}")
+        )
+    if not found:
+        raise MissingFileError(f"{pattern}: no files match this pattern")
+    return found
+
+
+def _regular_expression(pattern: str) -> str:
+    """Translate a pattern into a regular expression, in which `*` does not cross a slash.
+
+    `fnmatch.translate` on the whole pattern would let `*` match slashes too, which `glob` does not.
+    """
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
+    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(special.get(p) or _character_class(p) for p in pieces)
+
+
+def _character_class(piece: str) -> str:
+    """Translate `[a-c]` and `[!a-c]` as fnmatch does; escape any other text."""
+    if not (piece.startswith("[") and piece.endswith("]")):
+        return re.escape(piece)
+    return "(?!/)" + fnmatch.translate(piece)[len("(?s:") : -len(r")\Z")]

@@ -16,8 +16,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from anychunk.combine.compatibility import check_compatible, check_sample_meaning
-from anychunk.combine.images import Arrays, SameImages, full_arrays, image_node, joined_level
+from anychunk.combine.images import (
+    Arrays,
+    SameImages,
+    check_compatible,
+    check_sample_meaning,
+    full_arrays,
+    image_node,
+    joined_level,
+)
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.metadata import comparison, joining
 from anychunk.metadata.meaning import Level, Meaning, Transform

@@ -1,33 +1,38 @@
 """Convert files to Zarr, TIFF, N5, JNRRD or NRRD: larger than memory, in parallel, resumable."""
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+import numpy as np
+
 from anychunk import api
 from anychunk._drawn import Drawn
 from anychunk.conversion.executor import compare_all, start_workers, write_all
-from anychunk.conversion.levels import ZarrOptions, options_for, run_options
+from anychunk.conversion.levels import Level, ZarrOptions, options_for, run_options
 from anychunk.conversion.packing import notes as packing_notes
 from anychunk.conversion.packing import packings
-from anychunk.conversion.plan import make_plan
+from anychunk.conversion.plan import Plan, described_attributes, make_plan
 from anychunk.conversion.single_files import write_images
 from anychunk.conversion.source_boxes import GivenBoxes
-from anychunk.conversion.staging import with_files
-from anychunk.conversion.target import Target
+from anychunk.conversion.staging import Target, with_files
 from anychunk.conversion.tasks import Conversion
 from anychunk.conversion.tiff_files import to_tiff
 from anychunk.conversion.tiff_plan import TiffOptions, is_tiff
-from anychunk.conversion.windows import with_limits
 from anychunk.formats import options_of_others
 from anychunk.io import sink
 from anychunk.io.source import Storage, as_url
+from anychunk.limits import MIB
+from anychunk.metadata.drawing import lacks_windows, window, with_windows
 from anychunk.model import images as im
+from anychunk.model.grid import chunk_box, grid_shape
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
 from anychunk.options import Progress, WriteOptions, checked
 from anychunk.selection import Part, part_of
-from anychunk.selection.wanted import selection
+from anychunk.selection.cuts import selection
 
 __all__ = ["Report", "convert"]
 
@@ -252,3 +257,64 @@ def join_sources(source: Any, storage: Storage | None, allow: Sequence[str] = ()
         pins |= node.pins
     about = [node.attributes.get("anychunk", {}) for node in nodes]
     return GroupIndex(members=members, attributes={"anychunk": {"sources": about}}, pins=pins)
+
+
+# The limits between which channels are drawn, found from the coarsest level that was written.
+
+SAMPLED = 4 * MIB
+"""About how many samples of a channel are looked at."""
+
+
+def with_limits(plan: Plan, conversion: Conversion) -> GroupIndex:
+    """Return the hierarchy of a plan, with limits for channels whose source states none."""
+    root: Node = plan.root
+    for picture in plan.pictures:
+        chain = picture.chain
+        coarsest = chain.levels[-1]
+        if not lacks_windows(chain.meaning, coarsest.metadata["data_type"]):
+            continue
+        names = chain.meaning.names
+        count = coarsest.shape[names.index("c")]
+        limits = [
+            band_window(conversion, coarsest, names.index("c"), band) for band in range(count)
+        ]
+        meaning = with_windows(chain.meaning, limits)
+        described = described_attributes(chain, picture.attributes, meaning)
+        root = replaced(root, picture.path.split("/") if picture.path else [], described)
+    if not isinstance(root, GroupIndex):
+        raise TypeError("the root of a conversion is a group")
+    return root
+
+
+def replaced(node: Node, path: list[str], attributes: dict[str, Any]) -> Node:
+    """Return a hierarchy in which the group at `path` has these attributes too."""
+    if not isinstance(node, GroupIndex):
+        return node
+    if not path:
+        return GroupIndex(members=node.members, attributes={**node.attributes, **attributes})
+    name, *rest = path
+    member = replaced(node.members[name], rest, attributes)
+    return GroupIndex(members={**node.members, name: member}, attributes=node.attributes)
+
+
+def band_window(
+    conversion: Conversion, level: Level, axis: int, band: int
+) -> tuple[float, float] | None:
+    """Return the limits of one channel, from chunks that are spread evenly over the level."""
+    grid = grid_shape(level.shape, level.outer)
+    rest = [range(n) for i, n in enumerate(grid) if i != axis]
+    coords = list(itertools.islice(itertools.product(*rest), MOST_CHUNKS))
+    per_chunk = math.prod(level.outer) // level.outer[axis]
+    count = max(1, SAMPLED // max(per_chunk, 1))
+    picked = coords[:: max(1, -(-len(coords) // count))]
+    found = []
+    for at in picked:
+        full = (*at[:axis], band // level.outer[axis], *at[axis:])
+        box = list(chunk_box(full, level.outer, level.shape))
+        box[axis] = slice(band, band + 1)
+        found.append(conversion.read_target(level, tuple(box)).reshape(-1))
+    return window(np.concatenate(found), level.nodata) if found else None
+
+
+MOST_CHUNKS = 100_000
+"""Chunks beyond this number are not considered."""

@@ -6,22 +6,29 @@ beside it, and renamed at the end. A remote one is written in place, attributes 
 
 import contextlib
 import hashlib
+import json
+import os
 import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
+from anychunk.conversion import zarr_v2
+from anychunk.conversion.plan import Plan
 from anychunk.errors import FormatError, SourceError, TargetExistsError
-from anychunk.io import sink
+from anychunk.io import sink, system
 from anychunk.io.file import stat_pin
-from anychunk.io.lock import exclusive
 from anychunk.io.opening import read_object
 from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.io.system import replace
+from anychunk.metadata.hierarchy import consolidated
+from anychunk.model.grid import chunk_coords, chunk_key
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, walk
 from anychunk.model.pin import Pin
 
 # The journal of a conversion: one line per finished task, with the checksum of what it wrote.
@@ -275,3 +282,204 @@ def publish(root: Path, container: Path, target: Path, path: Path) -> None:
     if path.exists():
         replace(str(path), str(old))  # removed with the folder of the conversion
     replace(str(target), str(path))
+
+
+# Locks on files, so that two processes do not write to one place at the same time.
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+try:
+    import msvcrt
+except ImportError:  # only on Windows
+    msvcrt = None  # type: ignore[assignment]
+
+OPEN = system.UPDATE | getattr(os, "O_CLOEXEC", 0)
+
+
+@contextmanager
+def exclusive(path: str, refusal: str) -> Iterator[None]:
+    """Hold the lock file `path` while the block runs, and remove it afterwards.
+
+    The operating system releases the lock when the process ends, however it ends. A lock file that
+    a killed process left behind does not matter.
+
+    Raises:
+        FormatError: With the text `refusal`, if another process holds the lock.
+        SourceError: The lock file cannot be created.
+    """
+    try:
+        handle = _acquire(path)
+    except OSError as e:
+        raise SourceError(f"{path}: {e.strerror or e}") from e
+    if handle is None:
+        raise FormatError(refusal)
+    try:
+        yield
+    finally:
+        # removed before it is released: nobody can lock a file that is about to disappear unnoticed
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108 - Windows keeps open files; `_acquire` accepts that
+        os.close(handle)
+        if system.IS_WINDOWS:
+            # an open file stays; if another process has opened it since, it is not removed here
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
+
+
+def _acquire(path: str) -> int | None:
+    """Return the handle of the locked file, or None if another process holds it."""
+    while True:
+        handle = os.open(path, OPEN, 0o666)
+        if not _try_lock(handle):
+            os.close(handle)
+            return None
+        if _is_current(handle, path):
+            return handle
+        os.close(handle)  # the previous holder removed the file after we opened it
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif msvcrt is not None:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        # neither: a system without locks. Files still appear only when they are complete.
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _is_current(handle: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+
+
+# Where a conversion to Zarr is written, and when it becomes visible.
+
+
+class Target:
+    """A Zarr hierarchy that appears only when it is complete.
+
+    A local one is written to a folder beside it and renamed at the end. A remote one is written in
+    place, metadata last: without the root's `zarr.json`, or `.zgroup`, nothing opens.
+    """
+
+    def __init__(self, url: str, storage: Storage | None, *, zarr_format: int = 3) -> None:
+        self.url, self.storage, self.zarr_format = url, storage, zarr_format
+        self.is_local = not is_remote(url)
+        path = Path(local_path(url))
+        self.part = str(path.with_name(f".{path.name}.part")) if self.is_local else url
+        """Where it is written."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from writing to the same local target."""
+        return locked(Path(self.part), self.url) if self.is_local else nullcontext()
+
+    def is_finished(self, fingerprint: str) -> bool:
+        """Whether the target already holds the result of the plan with this fingerprint."""
+        name = "zarr.json" if self.zarr_format == 3 else ".zattrs"
+        data = read_object(f"{self.url}/{name}", storage=self.storage)
+        if data is None or (self.zarr_format == 2 and not self._has(".zgroup")):
+            return False
+        try:
+            document = json.loads(data.tobytes())
+            attributes = document["attributes"] if self.zarr_format == 3 else document
+            found = attributes["anychunk"]["conversion"]
+        except (ValueError, KeyError, TypeError):
+            return False
+        return bool(found == fingerprint)
+
+    def exists(self) -> bool:
+        """Whether anything is under the target's name."""
+        if self.is_local:
+            return Path(local_path(self.url)).exists()
+        return self._has("zarr.json") or self._has(".zgroup")
+
+    def _has(self, name: str) -> bool:
+        return read_object(f"{self.url}/{name}", storage=self.storage) is not None
+
+    def prepare(self, fingerprint: str, *, overwrite: bool) -> Journal:
+        """Start a conversion, or resume an unfinished one; return its journal.
+
+        Raises `TargetExistsError` if something else is in the way and may not be overwritten.
+        """
+        if self.is_local and Path(self.part).is_symlink():
+            raise FormatError(f"{self.part}: is a symbolic link, expected a folder; remove it")
+        if self.exists() and not overwrite:
+            raise TargetExistsError(self.url)
+        journal = Journal(self.part, fingerprint, storage=self.storage)
+        if journal.is_there and not journal.is_ours:
+            if not overwrite:
+                raise TargetExistsError(self.part, UNFINISHED)
+            if self.is_local:
+                shutil.rmtree(self.part)
+        if overwrite and not self.is_local and not journal.is_ours:
+            # chunks of fill values are not written: an old one in their place would remain visible
+            sink.remove_all(self.url, storage=self.storage)
+        journal.start()
+        return journal
+
+    def finish(
+        self, plan: Plan, journal: Journal, *, overwrite: bool, root: GroupIndex | None = None
+    ) -> None:
+        """Write all metadata and coordinates, the root's last, and make the target visible.
+
+        Parameters:
+            plan: What was written.
+            journal: Of its tasks, which is deleted.
+            overwrite: Whether an existing target is replaced.
+            root: The hierarchy, if it is not that of the plan.
+        """
+        whole = plan.root if root is None else root
+        about = {**whole.attributes["anychunk"], "conversion": plan.fingerprint}
+        whole = GroupIndex(
+            members=whole.members, attributes={**whole.attributes, "anychunk": about}
+        )
+        nodes = list(reversed(list(walk(whole))))
+        for path, node in nodes:
+            if isinstance(node, ArrayIndex):
+                self._put_inline(path, node)
+        if self.zarr_format == 2:
+            for key, content in zarr_v2.documents(whole):
+                self._put(key, content)
+        else:
+            for path, node in nodes:
+                is_array = isinstance(node, ArrayIndex)
+                document = node.metadata() if is_array else consolidated(cast("GroupIndex", node))
+                self._put(f"{path}/zarr.json" if path else "zarr.json", document)
+        journal.remove()
+        if self.is_local:
+            self._rename(overwrite=overwrite)
+
+    def _put_inline(self, path: str, array: ArrayIndex) -> None:
+        """Write the chunks of a coordinate, which are in the index itself."""
+        chunks = array.chunks
+        if not isinstance(chunks, ByteRanges):
+            return
+        for number, length in enumerate(chunks.lengths.reshape(-1).tolist()):
+            if length:
+                start = int(chunks.offsets.reshape(-1)[number])
+                coords = chunk_coords(number, array.grid)
+                key = (chunk_key if self.zarr_format == 3 else zarr_v2.chunk_key)(path, coords)
+                data = chunks.inline[start : start + length]
+                sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
+
+    def _put(self, key: str, metadata: Json) -> None:
+        data = json.dumps(metadata, indent=2).encode()
+        sink.put(f"{self.part}/{key}", data, storage=self.storage, root=self.part)
+
+    def _rename(self, *, overwrite: bool) -> None:
+        path, old = Path(local_path(self.url)), Path(f"{self.part}.old")
+        try:
+            if overwrite and path.exists():
+                replace(str(path), str(old))
+            replace(self.part, str(path))
+        except OSError as e:
+            raise SourceError(f"{path}: {e.strerror or e}") from e
+        if old.exists():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -23,9 +23,9 @@ from anychunk.conversion.plan import (
     split_runs,
 )
 from anychunk.errors import FormatError, OptionError, UnsupportedError
-from anychunk.formats.tiff import write_ome, write_tags, write_tiles
+from anychunk.formats.tiff import write_tags, write_tiles
 from anychunk.formats.tiff.write_directory import Page, Tag, longs, shorts, text
-from anychunk.formats.tiff.write_ome import OmeImage
+from anychunk.formats.tiff.write_tags import OmeImage
 from anychunk.formats.tiff.write_tiles import Compression, TileFormat
 from anychunk.limits import MIB
 from anychunk.metadata.geo_keys import USER_DEFINED, VERTICAL_CRS, VERTICAL_UNITS
@@ -36,7 +36,7 @@ from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import GroupIndex, Node
 from anychunk.selection import PART_OF
-from anychunk.selection.wanted import Selection
+from anychunk.selection.cuts import Selection
 
 VERTICAL_KEYS = {VERTICAL_CRS: "VerticalCSTypeGeoKey", VERTICAL_UNITS: "VerticalUnitsGeoKey"}
 """As attributes of TIFF files name them."""
@@ -348,7 +348,7 @@ class PictureMaker:
     def ome_picture(self) -> Picture:
         """Plan an image of an OME-TIFF file: one page per plane, its levels as SubIFDs."""
         level, dtype, meaning = self.first()
-        write_ome.check_type(dtype, self.where)
+        write_tags.check_type(dtype, self.where)
         names = meaning.names
         if not meaning.is_image:
             raise UnsupportedError(
@@ -368,7 +368,7 @@ class PictureMaker:
             meaning.display if is_color else None, samples, dtype, is_jpeg=is_jpeg
         )
         place, lost = write_tags.place_tags(meaning, vertical_keys(meaning))
-        self.losses += [*write_ome.losses(meaning), *([lost] if lost else [])]
+        self.losses += [*write_tags.losses(meaning), *([lost] if lost else [])]
         self.losses += self.native_losses(meaning)
         if any(described.mask is not None for described in levels_of(self.source, self.image)):
             self.losses.append("the mask of valid pixels; .tif holds it")
@@ -591,7 +591,7 @@ def with_ome_xml(pictures: Sequence[Picture], source: Node) -> list[Picture]:
         first += picture.planes
     about = source.attributes.get("tiff", {})
     before = about.get("ome_xml") if isinstance(about, Mapping) else None
-    described = text(DESCRIPTION, write_ome.document(images, before))
+    described = text(DESCRIPTION, write_tags.document(images, before))
     start = pictures[0]
     return [replace(start, tags=(*start.tags, described)), *pictures[1:]]
 

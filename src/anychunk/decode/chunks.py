@@ -24,10 +24,9 @@ from anychunk.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from anychunk.io.buffers import borrowed, one_piece
+from anychunk.io.buffers import MemorySource, borrowed, one_piece
 from anychunk.io.file import FileSource, ObjectBuffer, stat_pin
 from anychunk.io.inside import Walk
-from anychunk.io.memory import MemorySource
 from anychunk.io.objects import ObjectSource
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import object_size, read_object

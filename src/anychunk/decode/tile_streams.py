@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk.codecs import chain, from_json
-from anychunk.codecs.jpeg2000 import Jpeg2000
-from anychunk.codecs.jpeg2000.windows import decode_window, is_one_tile
+from anychunk.codecs.jpeg2000 import Jpeg2000, decode_window, is_one_tile
 from anychunk.codecs.tiff.decoders import jpeg2000_samples
 from anychunk.codecs.tiff.tile import JPEG2000
 from anychunk.codecs.tiff_tile import TiffTile

@@ -19,15 +19,21 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.codecs import from_json
-from anychunk.codecs.jpeg2000 import Jpeg2000
-from anychunk.codecs.jpeg2000.tiles import group_parts, scale
-from anychunk.codecs.jpeg2000.windows import (
+from anychunk.codecs.jpeg2000 import (
+    Jpeg2000,
     chunk_window,
     grown_window,
     on_reference_grid,
     read_front,
 )
-from anychunk.codestream.block_table import BlockTable, NoTableError, TileLayout, count_tile_blocks
+from anychunk.codecs.jpeg2000.tiles import group_parts, scale
+from anychunk.codestream.block_table import (
+    BlockTable,
+    NoTableError,
+    TileLayout,
+    count_tile_blocks,
+    unpack,
+)
 from anychunk.codestream.blocks import Read, head_length, packet_lengths, tile_layout, walk_tile
 from anychunk.codestream.jpeg2000 import (
     SOT,
@@ -39,7 +45,6 @@ from anychunk.codestream.jpeg2000 import (
     tile_parts,
 )
 from anychunk.codestream.packets import count_precincts
-from anychunk.codestream.saved_blocks import unpack
 from anychunk.codestream.window_streams import WindowStream, plan_window
 from anychunk.errors import ChunkDecodeError, TruncatedError
 from anychunk.io.cache import Cache

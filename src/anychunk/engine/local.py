@@ -15,9 +15,9 @@ from anychunk.engine.request import Request
 from anychunk.engine.rows import ABSENT, PLACED, Data, Table, names_of, table_of, table_of_places
 from anychunk.engine.threads import INLINE_BYTES, INLINE_COPY, in_threads
 from anychunk.io import measuring
+from anychunk.io.buffers import MemorySource
 from anychunk.io.file import FileSource
 from anychunk.io.inside import Walk
-from anychunk.io.memory import MemorySource
 from anychunk.io.source import local_path
 from anychunk.io.system import HAS_HANDLES
 from anychunk.io.threads import run_ranges

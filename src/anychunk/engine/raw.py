@@ -17,8 +17,8 @@ import numpy.typing as npt
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.rows import RawLayout, raw_layout
 from anychunk.io import copying
+from anychunk.io.buffers import MemorySource
 from anychunk.io.file import FileSource
-from anychunk.io.memory import MemorySource
 from anychunk.model.grid import FEW, Numbers, Plan, Shape, chunk_coords
 from anychunk.native import loops
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
+from anychunk.codecs.jpeg2000 import FRONT, decode_window
 from anychunk.codecs.jpeg2000.tiles import bands_first
-from anychunk.codecs.jpeg2000.windows import FRONT, decode_window
 from anychunk.codestream.jpeg2000 import Rect
 from anychunk.decode.boxes import located
 from anychunk.decode.chunks import Stored

@@ -11,9 +11,9 @@ codec. The `anychunk.window` codec resolves this: inline front bytes state the a
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -189,3 +189,27 @@ def chunk_ranges(
 
 def _transposed[T: np.generic](table: npt.NDArray[T]) -> npt.NDArray[T]:
     return np.ascontiguousarray(table.T)
+
+
+# What a writer remembers, so that an interrupted conversion can be resumed.
+
+
+class Checkpoints(Protocol):
+    """The parts of a target that are complete. A writer that takes `checkpoints` is resumable.
+
+    A part may be damaged after it was recorded, so a writer skips it only if the stored bytes still
+    have the recorded checksum. Methods may be called from any thread.
+    """
+
+    @property
+    def done(self) -> Mapping[str, int]:
+        """The CRC-32 of each part that an earlier attempt completed, by name."""
+        ...
+
+    def add(self, name: str, checksum: int) -> None:
+        """Record a part that was written."""
+        ...
+
+    def skip(self, nbytes: int) -> None:
+        """Count a part that need not be written, with its decoded size."""
+        ...

@@ -17,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 
 from anychunk.errors import OptionError, SourceError, TruncatedError, UnsupportedError
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from anychunk.io.source import Bytes1D, Signed, Source, Storage, check_range, signed_of, slashes
 from anychunk.model.pin import Pin
 

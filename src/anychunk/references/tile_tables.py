@@ -10,10 +10,10 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from anychunk.codestream.saved_blocks import pack
+from anychunk.codestream.block_table import pack
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.formats._jpeg2000_windows import divided, is_divided, whole_tree
+from anychunk.formats._jpeg2000 import divided, is_divided, whole_tree
 from anychunk.io.open_sources import Sources
 from anychunk.io.source import Storage
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk

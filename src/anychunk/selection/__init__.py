@@ -31,9 +31,7 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json, Node, find
-from anychunk.selection.boxes import rows_and_columns
-from anychunk.selection.cuts import Cut, CutArray
-from anychunk.selection.wanted import Selection
+from anychunk.selection.cuts import Cut, CutArray, Selection, rows_and_columns
 
 METHOD = "part"
 """Of `Computed` chunks of a part's arrays."""

@@ -24,7 +24,7 @@ from anychunk._drawn import Drawn
 from anychunk.decode.present import Present, present_chunks
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError
 from anychunk.formats import options_of_others
-from anychunk.formats._jpeg2000_windows import whole
+from anychunk.formats._jpeg2000 import whole
 from anychunk.formats.n5.write import reads_transposed
 from anychunk.io.opening import Folder, open_source
 from anychunk.io.source import Storage, as_url, with_signed
@@ -54,8 +54,7 @@ from anychunk.model.pin import Pin
 from anychunk.options import OpenOptions, Progress, checked
 from anychunk.read.zarr_array import open_path
 from anychunk.selection import part_of
-from anychunk.selection.cuts import Cut, is_run, near_groups
-from anychunk.selection.wanted import selection
+from anychunk.selection.cuts import Cut, is_run, near_groups, selection
 from anychunk.verification import peers
 
 type Severity = Literal["error", "warning", "info"]

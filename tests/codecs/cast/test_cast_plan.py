@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from anychunk.codecs.cast import blockwise
 from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch
 from anychunk.codecs.cast.cast_plan import plan
+from anychunk.codecs.cast.from_float import MODES
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     IntType,
@@ -23,7 +24,6 @@ from anychunk.codecs.cast.number_types import (
     number_type,
     used_bits,
 )
-from anychunk.codecs.cast.rounding import MODES
 from tests.support import exact_cast
 
 NAMES = [*exact_cast.INTS, *exact_cast.FLOATS]

@@ -6,7 +6,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from anychunk.codecs.jpeg2000 import openjpeg, openjpeg_library, tiles, whole_streams
+from anychunk.codecs.jpeg2000 import openjpeg, openjpeg_library, tiles, tiny_tiles
 from anychunk.codecs.tiff import decoders
 from anychunk.codecs.tiff.tile import Tile
 from anychunk.codestream.jpeg2000 import read_main_header
@@ -160,7 +160,7 @@ def test_ordinary_streams_are_checked_at_once(sample, options):
     out = np.empty(
         (len(siz.components), siz.image.height, siz.image.width), f"u{siz.dtype.itemsize}"
     )
-    found = whole_streams.decode(np.frombuffer(stream, np.uint8), out)
+    found = tiny_tiles.decode(np.frombuffer(stream, np.uint8), out)
     assert found.is_exact
     assert found.samples.dtype == siz.dtype
     assert np.shares_memory(found.samples, out)
@@ -174,13 +174,13 @@ def test_other_streams_are_checked_later_or_left_to_imagecodecs():
         with_packed_headers(made(options=("-SOP", "-EPH"))),
         made() + bytes(7),  # padding
     ):
-        found = whole_streams.decode(np.frombuffer(stream, np.uint8), out)
+        found = tiny_tiles.decode(np.frombuffer(stream, np.uint8), out)
         assert not found.is_exact
         np.testing.assert_array_equal(found.samples[0], field(SHAPE)[0])
     jp2 = bytes(imagecodecs.jpeg2k_encode(field(SHAPE)[0], level=0, reversible=True))
     tiles = made(options=OTHER_CODINGS["tiles"])
     for stream in (jp2, tiles, made("12 bits"), made("three bands"), b"", made()[:50]):
-        assert whole_streams.decode(np.frombuffer(stream, np.uint8), out) is None
+        assert tiny_tiles.decode(np.frombuffer(stream, np.uint8), out) is None
 
 
 def chunk(sample: str) -> Tile:
@@ -230,7 +230,7 @@ def test_a_stream_without_its_last_packets_is_refused():
     cut[header.length + 6 : header.length + 10] = (len(cut) - header.length).to_bytes(4, "big")
     short = np.frombuffer(bytes(cut) + b"\xff\xd9", np.uint8)
     out = np.empty((1, *SHAPE), "u1")
-    found = whole_streams.decode(short, out)
+    found = tiny_tiles.decode(short, out)
     assert found is None or not found.is_exact
     with pytest.raises(AnychunkError):
         tiles.check_stream(short)

@@ -6,7 +6,7 @@ import pytest
 
 from anychunk.codecs import Jpeg2000
 from anychunk.codecs.base import ChunkSpec
-from anychunk.codecs.jpeg2000.windows import Front, read_front
+from anychunk.codecs.jpeg2000 import Front, read_front
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 

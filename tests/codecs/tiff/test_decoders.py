@@ -7,7 +7,7 @@ import tifffile
 
 import anychunk
 from anychunk.codecs import streams
-from anychunk.codecs.tiff import decoders, encoders, synthetic
+from anychunk.codecs.tiff import decoders, encoders, tile
 from anychunk.codecs.tiff.tile import PICTURES, Tile
 from anychunk.errors import AnychunkError, ChunkDecodeError
 
@@ -45,7 +45,7 @@ def test_surplus_is_ignored_as_in_libtiff(compression, surplus, rows):
         with pytest.raises((ChunkDecodeError, *streams.DAMAGED)):
             decoders.decode(described, stored, np.empty(64 * rows, np.uint8))
         return
-    expected = imagecodecs.tiff_decode(synthetic.synthetic_tiff(described, stored, rows=rows))
+    expected = imagecodecs.tiff_decode(tile.synthetic_tiff(described, stored, rows=rows))
     np.testing.assert_array_equal(expected.reshape(-1), ROWS[: 64 * rows])
     found = decoders.decode(described, stored, np.empty(64 * rows, np.uint8))
     np.testing.assert_array_equal(found.reshape(-1), ROWS[: 64 * rows])

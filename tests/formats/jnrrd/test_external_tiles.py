@@ -5,7 +5,7 @@ import pytest
 
 import anychunk
 from anychunk.errors import AnychunkError, FormatError
-from anychunk.formats.jnrrd.validate import validate
+from anychunk.formats.jnrrd import validate
 from tests.support.jnrrd_tiles import GRID, cut, external, read
 
 

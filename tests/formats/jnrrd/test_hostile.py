@@ -16,7 +16,7 @@ import anychunk
 from anychunk.errors import AnychunkError, ChunkDecodeError, LimitError
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import tiling_fields
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from tests.support.jnrrd_tiles import GRID, cut, external, read
 from tests.support.naive_jnrrd import URI, core, tiled, write
 

@@ -22,7 +22,7 @@ from anychunk.errors import (
 )
 from anychunk.formats import jnrrd
 from anychunk.formats.jnrrd import header
-from anychunk.io.memory import MemorySource
+from anychunk.io.buffers import MemorySource
 from anychunk.io.opening import open_source
 from anychunk.testing.formats import FormatContract
 from tests.support.corpus import ROOT, needs_corpus

@@ -13,7 +13,7 @@ from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
 from anychunk.errors import FormatError
-from anychunk.formats.jpeg2000.georeference import read_geojp2, read_gml
+from anychunk.formats.jpeg2000 import read_geojp2, read_gml
 from tests.formats.jpeg2000.test_jpeg2000 import RGB, box, jp2
 from tests.support.corpus import needs_corpus, samples
 from tests.support.gdal import has_driver

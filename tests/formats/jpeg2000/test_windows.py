@@ -18,8 +18,8 @@ from anychunk.decode.boxes import ArrayReader
 from anychunk.decode.chunks import ChunkReader
 from anychunk.engine import chunks, tiles
 from anychunk.errors import AnychunkError
-from anychunk.formats import _jpeg2000_windows
-from anychunk.formats._jpeg2000_windows import divided, is_divided, whole
+from anychunk.formats import _jpeg2000
+from anychunk.formats._jpeg2000 import divided, is_divided, whole
 from anychunk.io.open_sources import Sources
 from anychunk.references import tile_tables
 from tests.support import processes
@@ -56,8 +56,8 @@ COUNT = int(os.environ.get("ANYCHUNK_WINDOWS", "2"))
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Divide tiles of more than 64 x 64, so that small images have many chunks."""
-    monkeypatch.setattr(_jpeg2000_windows, "SIDE", 64)
-    monkeypatch.setattr(_jpeg2000_windows, "SMALLEST", 32)
+    monkeypatch.setattr(_jpeg2000, "SIDE", 64)
+    monkeypatch.setattr(_jpeg2000, "SMALLEST", 32)
     monkeypatch.setattr(windows, "PIECE", 96)
     monkeypatch.setattr(tiles, "PIECE", 96)
     for cache in (windows.TABLES, chunks.TOUCHED, chunks.RECENT):
@@ -84,7 +84,7 @@ def levels(path, monkeypatch=None):
     """Return each level twice: with divided chunks, and decoded from chunks that are whole tiles."""
     index = anychunk.index(path)
     names = [name for name, array in index.arrays()]
-    plain = _jpeg2000_windows.whole_tree(index)
+    plain = _jpeg2000.whole_tree(index)
     fine, coarse = anychunk.open(index), anychunk.open(plain)
     return [(fine[name], coarse[name][...]) for name in names]
 

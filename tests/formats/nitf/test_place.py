@@ -12,8 +12,14 @@ from rasterio.rpc import RPC
 from rasterio.transform import RPCTransformer
 
 import anychunk
-from anychunk.formats.nitf.geolocation import from_utm, geographic_point, utm_point
-from anychunk.formats.nitf.place import RPC00A_ORDER, chipped, rpc
+from anychunk.formats.nitf.place import (
+    RPC00A_ORDER,
+    chipped,
+    from_utm,
+    geographic_point,
+    rpc,
+    utm_point,
+)
 from anychunk.formats.nitf.tre import Tre
 from anychunk.metadata.reading import meaning_of
 from anychunk.model.images import images

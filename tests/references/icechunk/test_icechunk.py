@@ -47,9 +47,7 @@ def test_icechunk_itself_notices_a_changed_file(tmp_path):
 def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, monkeypatch):
     import icechunk
 
-    from anychunk.references.icechunk import transaction
-
-    monkeypatch.setattr(transaction, "PIECE", 1)
+    monkeypatch.setattr(chunks, "PIECE", 1)
     monkeypatch.setattr("anychunk.references.icechunk.chunks.MANIFEST_CHUNKS", 1)
     node, truth = plain(tmp_path)
     target = tmp_path / "i.icechunk"
@@ -59,7 +57,7 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
     repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(target)))
     assert repository.list_branches() == {"main"}
     monkeypatch.setattr(
-        transaction.Transaction,
+        chunks.Transaction,
         "commit",
         lambda self, message, statistics: (_ for _ in ()).throw(OSError()),
     )
@@ -67,7 +65,7 @@ def test_a_long_index_goes_to_icechunk_in_pieces_and_appears_at_once(tmp_path, m
         GroupIndex(members={"z": node["0/0"]}).save(target)
     assert anychunk.index(target) == before  # a crash leaves what was there
     monkeypatch.undo()
-    monkeypatch.setattr(transaction, "PIECE", 1)
+    monkeypatch.setattr(chunks, "PIECE", 1)
     GroupIndex(members={"z": node["0/0"]}).save(target, overwrite=True)
     assert list(anychunk.index(target).members) == ["z"]
 

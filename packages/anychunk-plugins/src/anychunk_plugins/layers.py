@@ -22,7 +22,7 @@ import dask.array as da
 import numpy as np
 
 from anychunk.errors import AnychunkError, FormatWarning, UnsupportedError
-from anychunk.metadata import painting, windows
+from anychunk.metadata import drawing, painting
 from anychunk.metadata.cf import type_range
 from anychunk.metadata.drawing import drawn
 from anychunk.metadata.meaning import Channel, Display, Meaning
@@ -372,7 +372,7 @@ class Picture:
         if found is None:
             sample = self._sample
             own = None if sample is None else sample[min(band, len(sample) - 1)]
-            found = None if own is None else windows.window(own, self.meaning.nodata)
+            found = None if own is None else drawing.window(own, self.meaning.nodata)
         low, high = found if found is not None else type_range(self.array.data_type)
         return (low, high) if high > low else (low, low + 1)
 

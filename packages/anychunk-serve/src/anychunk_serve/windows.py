@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.metadata import windows
+from anychunk.metadata import drawing
 from anychunk.metadata.drawing import drawn
 from anychunk.metadata.hierarchy import DISPLAY
 from anychunk.metadata.meaning import Level, Meaning
@@ -39,8 +39,8 @@ def drawn_attributes(chunks: Chunks, path: str, group: GroupIndex) -> dict[str, 
     count = levels[0].image.shape[meaning.names.index("c")]
     found = replace(meaning, display=drawn(meaning, count))
     ome = group.attributes.get("ome", {})
-    if windows.lacks_windows(meaning, levels[0].image.data_type):
-        found = windows.with_windows(meaning, channel_windows(chunks, path, meaning, levels))
+    if drawing.lacks_windows(meaning, levels[0].image.data_type):
+        found = drawing.with_windows(meaning, channel_windows(chunks, path, meaning, levels))
         ome = {**ome, **omero(found, levels[0])}
     return {**group.attributes, "ome": ome, DISPLAY: dict(found.display or {})}
 
@@ -61,7 +61,7 @@ def channel_windows(
             if piece is not None:
                 pieces.append(np.asarray(piece).reshape(-1))
         values: Any = np.concatenate(pieces) if pieces else np.zeros(0)
-        found.append(windows.window(values, meaning.nodata))
+        found.append(drawing.window(values, meaning.nodata))
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from anychunk.codecs.cast import from_float
 from anychunk.codecs.cast.blockwise import GOOD, Scratch, Step, copy, first, in_parts, put
-from anychunk.codecs.cast.from_float import OutOfRange, store, through_grid
+from anychunk.codecs.cast.from_float import OutOfRange, Rounding, store, through_grid
 from anychunk.codecs.cast.number_types import (
     BY_NAME,
     FloatType,
@@ -26,7 +26,6 @@ from anychunk.codecs.cast.number_types import (
     has_unused_bits,
     used_bits,
 )
-from anychunk.codecs.cast.rounding import Rounding
 from anychunk.codecs.cast.scalar_map import Entry
 from anychunk.model.grid import Array
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from zarr.errors import DataTypeValidationError
 
-from anychunk.codecs.cast import json_scalar
+from anychunk.codecs.cast import scalar_map
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, NumberType
 from anychunk.codecs.cast.scalar_map import as_number
 from anychunk.codecs.zarr_core import (
@@ -73,7 +73,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
 
     def from_json_scalar(self, data: Json, *, zarr_format: int) -> np.generic:
         try:
-            return self._scalar(json_scalar.parse(data, self.kind))
+            return self._scalar(scalar_map.parse(data, self.kind))
         except (ValueError, OverflowError) as e:
             raise ValueError(f"{self._zarr_v3_name}: cannot represent {data!r}: {e}") from e
 
@@ -83,7 +83,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         if isinstance(self.kind, FloatType) and scalar != scalar:  # noqa: PLR0124 - NaN
             is_plain = int(stored) == self.kind.nan
             return "NaN" if is_plain else f"0x{int(stored):0{2 * self.item_size}x}"
-        return json_scalar.normalized(as_number(stored, self.kind))
+        return scalar_map.normalized(as_number(stored, self.kind))
 
     def _check_scalar(self, data: object) -> bool:
         try:
@@ -101,7 +101,7 @@ class SmallType(ZDType[np.dtype[Any], np.generic], HasItemSize):
         elif not isinstance(plain, int | float | str) and hasattr(plain, "__float__"):
             plain = float(plain)
         try:
-            return self._scalar(json_scalar.parse(json_scalar.normalized(plain), self.kind))
+            return self._scalar(scalar_map.parse(scalar_map.normalized(plain), self.kind))
         except (ValueError, OverflowError) as e:
             raise TypeError(f"{self._zarr_v3_name}: cannot represent {data!r}: {e}") from e
 

@@ -1,17 +1,89 @@
 """Records of where pieces of a stream can be decoded from, found by walking it once."""
 
+from bz2 import BZ2Decompressor
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
 from anychunk import limits
 from anychunk.codecs.base import Bytes1D
-from anychunk.codecs.seek import bzip2, deflate, lzw
+from anychunk.codecs.seek import deflate, lzw
 from anychunk.codecs.seek.deflate import START, Point
-from anychunk.codecs.seek.walk import Decoding, State, Stream, checksum, fill, skip
+from anychunk.codecs.seek.walk import Decoding, State, Stream, checksum, fill, skip, stream_of
 from anychunk.errors import ChunkDecodeError
+
+# bzip2 streams in pieces, in order.
+#
+# Spec: the format of bzip2 1.0 (https://sourceware.org/bzip2); there is no document.
+#
+# bz2's decoder cannot be copied, and cannot begin at a block. So a copy begins its stream again,
+# and
+# the range of a piece begins where its stream does. Volumes of several streams, as pbzip2 writes
+# them, have as many places to begin at.
+
+BLOCK = 64 << 10
+"""Stored bytes that are given to the decoder at a time."""
+HEADER = np.frombuffer(b"BZh9", np.uint8)
+"""The header for the largest blocks, which is right for smaller ones, too. Ranges leave it out, so
+that their first eight bytes contain a part of a checksum, by which they differ."""
+
+
+class Unpacking:
+    """A decoder somewhere in a bzip2 volume: a `State`."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.at = self.decoded = 0
+        """How many stored bytes the decoder was given, and how many decoded bytes it returned."""
+        if not self._begin():
+            raise ChunkDecodeError("bzip2: the stream does not begin with BZh")
+
+    def _begin(self) -> bool:
+        """Begin the next stream; return False if there is none."""
+        head = self.stream.read(self.at, 4).tobytes()
+        if len(head) < 4 or head[:3] != b"BZh" or not 0x31 <= head[3] <= 0x39:
+            return False
+        self.member, self._decoder = (self.at, self.decoded), BZ2Decompressor()
+        """Where the current stream begins, in stored and decoded bytes."""
+        return True
+
+    def copy(self) -> Self:
+        other = type(self).__new__(type(self))
+        at, decoded = self.member
+        again = {"at": at, "decoded": decoded, "_decoder": BZ2Decompressor()}
+        other.__dict__.update(self.__dict__ | again)
+        return other
+
+    def advance(self, most: int) -> bytes:
+        while not self._decoder.eof or self._begin():
+            block = np.empty(0, np.uint8)
+            if self._decoder.needs_input:
+                block = self.stream.read(self.at, BLOCK)
+                if not len(block):
+                    raise ChunkDecodeError(f"bzip2: truncated after {self.at} bytes")
+            try:
+                piece = self._decoder.decompress(block, most)
+            except (OSError, ValueError, EOFError) as e:
+                raise ChunkDecodeError(f"bzip2: {e}") from e
+            # at the end of a stream, some bytes may not be the decoder's
+            self.at += len(block) - len(self._decoder.unused_data)
+            self.decoded += len(piece)
+            if piece:
+                return piece
+        return b""
+
+    def finish(self) -> None:
+        if self.advance(1):
+            raise ChunkDecodeError("bzip2: decodes to more bytes than expected")
+
+
+def decode_range(data: Bytes1D) -> Unpacking:
+    """Return a decoder of a range, which begins behind the header of a stream."""
+    return Unpacking(stream_of(np.concatenate([HEADER, data])))
+
 
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "lzw")
 SKIPPED = 16 << 20
@@ -54,7 +126,7 @@ def begin(stream: Stream, compression: str, stop: int, *, padding: int = 0) -> S
     if compression == "lzw":
         return lzw.Unpacking(stream, stop)
     if compression == "bzip2":
-        return bzip2.Unpacking(stream)
+        return Unpacking(stream)
     return deflate.Inflating(stream, compression, padding)
 
 
@@ -78,7 +150,7 @@ def decode_record(data: Bytes1D, record: Record, compression: str, out: Bytes1D)
     else:
         state: Decoding
         if compression == "bzip2":
-            state = bzip2.decode_range(data)
+            state = decode_range(data)
         else:
             window = deflate.unpack_window(record.window)
             state = deflate.Segment(data, record.bit, window, compression)
@@ -112,7 +184,7 @@ def find_records(
         state = deflate.Inflating(stream, compression, padding)
         return list(_deflate_records(state, cuts))
     if compression == "bzip2":
-        return list(_bzip2_records(bzip2.Unpacking(stream), cuts))
+        return list(_bzip2_records(Unpacking(stream), cuts))
     return list(_lzw_records(stream, cuts))
 
 
@@ -174,11 +246,11 @@ def _checked(
     raise ChunkDecodeError(f"{compression}: no point before decoded byte {start}")
 
 
-def _bzip2_records(state: bzip2.Unpacking, cuts: Sequence[int]) -> Iterator[Record]:
+def _bzip2_records(state: Unpacking, cuts: Sequence[int]) -> Iterator[Record]:
     skip(state, cuts[0])
     for start, stop in pairwise(cuts):
         at, decoded = state.member
-        at += len(bzip2.HEADER)
+        at += len(HEADER)
         out = np.empty(stop - start, np.uint8)
         fill(state, out)
         yield Record(

@@ -28,7 +28,7 @@ from anychunk.codecs.base import Bytes1D, as_bytes
 from anychunk.codecs.jpeg import ends_in_grey, is_whole
 from anychunk.codecs.leading_streams import zstd_frame_end
 from anychunk.codecs.streams import XZ_MEMORY, decode_one_xz
-from anychunk.codecs.tiff import fax, samples, synthetic
+from anychunk.codecs.tiff import fax, samples
 from anychunk.codecs.tiff.picture_sizes import check_picture, lerc_dtype
 from anychunk.codecs.tiff.tile import (
     CCITT_RLE,
@@ -60,7 +60,9 @@ from anychunk.codecs.tiff.tile import (
     YCBCR,
     ZSTD,
     Tile,
+    decode_libtiff,
     split_jpeg_tables,
+    ycbcr_to_rgb,
 )
 from anychunk.codestream.jpeg import read_header
 from anychunk.codestream.jpeg_rows import rows_stream
@@ -311,7 +313,7 @@ def decode_old_jpeg(tile: Tile, data: Bytes1D) -> Array:
         ycbcr_coefficients=tile.ycbcr_coefficients,
         reference_black_white=tile.reference_black_white,
     )
-    return synthetic.ycbcr_to_rgb(plain, array.reshape(-1), len(array))
+    return ycbcr_to_rgb(plain, array.reshape(-1), len(array))
 
 
 RESTART_MARKERS = frozenset(bytes((0xFF, 0xD0 + n)) for n in range(8))
@@ -401,12 +403,12 @@ def decode_eer(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
 def decode_jpeg2000(tile: Tile, data: Bytes1D, out: Array | None = None) -> Array:
     """Decode a codestream or JP2 file; raise if OpenJPEG decodes it although it is damaged."""
     # slow to import, and rarely needed
-    from anychunk.codecs.jpeg2000 import tiles, whole_streams
+    from anychunk.codecs.jpeg2000 import tiles, tiny_tiles
 
     rows, columns, bands = check_picture(tile, data)
     if out is not None and out.size == rows * columns * bands and out.dtype.kind in "iu":
         # bands one after the other, as OpenJPEG has them, and the chunk, too
-        found = whole_streams.decode(data, out.reshape(bands, rows, columns))
+        found = tiny_tiles.decode(data, out.reshape(bands, rows, columns))
         if found is not None:
             if not found.is_exact:
                 tiles.check_stream(data)
@@ -429,7 +431,7 @@ def decode_jpeg2000_part(tile: Tile, data: Bytes1D, rows: range, columns: range)
     if 2 * len(rows) * len(columns) > tile.tile_height * tile.tile_width:
         return None
     expected = (tile.samples_per_pixel, tile.tile_height, tile.tile_width)
-    from anychunk.codecs.jpeg2000.windows import decode_codestream_part
+    from anychunk.codecs.jpeg2000 import decode_codestream_part
 
     found = decode_codestream_part(data, expected, rows, columns)
     return None if found is None else jpeg2000_samples(tile, found)
@@ -516,7 +518,7 @@ def decode(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     if tile.compression in CCITT:
         array = fax.decode(tile, data, out)
     elif tile.backend == "libtiff" or tile.compression in LIBTIFF:
-        array = synthetic.decode_libtiff(tile, data)
+        array = decode_libtiff(tile, data)
     elif tile.compression == OLD_JPEG:
         array = decode_old_jpeg(tile, data)
     elif (picture := PICTURE_DECODERS.get(tile.compression)) is not None:
@@ -559,7 +561,7 @@ def _decode_rows(tile: Tile, data: Bytes1D, out: Bytes1D) -> Array:
     rows = tile.rows_of(len(plain))
     plain = plain[: tile.stored_bytes(rows) * tile.tile_depth]
     if tile.is_subsampled:
-        return synthetic.ycbcr_to_rgb(tile, plain, rows)
+        return ycbcr_to_rgb(tile, plain, rows)
     return _unpack(tile, plain, rows * tile.tile_depth, out)
 
 

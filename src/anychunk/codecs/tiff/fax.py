@@ -26,8 +26,7 @@ import imagecodecs
 from anychunk.codecs import _fax_lines as fax_lines
 from anychunk.codecs.base import Bytes1D
 from anychunk.codecs.tiff import libtiff_messages
-from anychunk.codecs.tiff.synthetic import synthetic_tiff
-from anychunk.codecs.tiff.tile import CCITT_RLE, CCITT_T4, CCITT_T6, Tile
+from anychunk.codecs.tiff.tile import CCITT_RLE, CCITT_T4, CCITT_T6, Tile, synthetic_tiff
 from anychunk.errors import ChunkDecodeError
 from anychunk.model.grid import Array
 from anychunk.native import loops

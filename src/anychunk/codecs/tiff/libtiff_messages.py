@@ -66,8 +66,7 @@ def _listen_once() -> None:
 @cache
 def _check_that_messages_arrive() -> None:
     """Raise if imagecodecs does not pass on messages: then damage could not be detected."""
-    from anychunk.codecs.tiff.synthetic import synthetic_tiff
-    from anychunk.codecs.tiff.tile import CCITT_T6, Tile
+    from anychunk.codecs.tiff.tile import CCITT_T6, Tile, synthetic_tiff
 
     _listen_once()
     # T.6: one white row is the single bit 1; the second row is missing

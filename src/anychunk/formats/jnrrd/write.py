@@ -16,7 +16,7 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.errors import LimitError
-from anychunk.formats._checkpoints import Checkpoints
+from anychunk.formats._raw import Checkpoints
 from anychunk.formats.jnrrd import write_header
 from anychunk.formats.jnrrd.arranged import Arranged
 from anychunk.formats.jnrrd.external_files import References

@@ -17,8 +17,14 @@ import numpy as np
 from anychunk import limits
 from anychunk.errors import AnychunkError, FormatError, OptionError, UnsupportedError
 from anychunk.formats._axes import image_axes, pick, transposed
-from anychunk.formats.n5.attributes import NAME, Dataset, is_dataset, read_attributes, read_dataset
-from anychunk.formats.n5.compression import to_codecs
+from anychunk.formats.n5.attributes import (
+    NAME,
+    Dataset,
+    is_dataset,
+    read_attributes,
+    read_dataset,
+    to_codecs,
+)
 from anychunk.formats.n5.multiscale import Named, axis_names, place, pyramid
 from anychunk.io.inside import is_below, resolved
 from anychunk.io.opening import Folder

@@ -28,9 +28,8 @@ from anychunk.errors import (
     UnsupportedError,
 )
 from anychunk.formats._axes import MOST_NATIVE, SHORT_UNITS
-from anychunk.formats._checkpoints import Checkpoints
-from anychunk.formats.n5.attributes import NAME, is_dataset
-from anychunk.formats.n5.compression import complete, to_codecs
+from anychunk.formats._raw import Checkpoints
+from anychunk.formats.n5.attributes import NAME, complete, is_dataset, to_codecs
 from anychunk.formats.n5.hierarchy import OWN, Options, pyramid_image, read_folder, samples_codec
 from anychunk.formats.n5.multiscale import GROUP_KEYS, LEVEL_KEYS, axis_names
 from anychunk.formats.n5.write_input import Given, Halved, Regions, Samples, Stored, factors_of

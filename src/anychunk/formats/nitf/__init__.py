@@ -10,16 +10,21 @@ Refused: other IC, encrypted segments, other sample types, headers that contradi
          `nitf.refused` says why.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
 from anychunk.formats import _jpeg2000
-from anychunk.formats._bands import without_single_band
+from anychunk.formats._axes import without_single_band
 from anychunk.formats._side_files import NONE, SideFiles, side_files, with_side_files
-from anychunk.formats._two_steps import in_two_steps, quick_source
-from anychunk.formats.nitf.blocks import Image, Stored, read_image
+from anychunk.formats._two_steps import Plain, in_two_steps, quick_source
+from anychunk.formats.nitf.blocks import Image, Stored, block_grid, read_image, without_mask
 from anychunk.formats.nitf.compressed import (
     COVERAGE,
     bilevel_index,
@@ -28,7 +33,18 @@ from anychunk.formats.nitf.compressed import (
     rpf_locations,
     vq_index,
 )
-from anychunk.formats.nitf.header import HEAD, VERSIONS, File, Segment, read_file
+from anychunk.formats.nitf.header import (
+    HEAD,
+    IMAGE_EXTENSIONS,
+    UNKNOWN_LENGTH,
+    VERSIONS,
+    File,
+    Segment,
+    Values,
+    layout,
+    read,
+    read_file,
+)
 from anychunk.formats.nitf.meaning import (
     header_json,
     image_meaning,
@@ -38,16 +54,26 @@ from anychunk.formats.nitf.meaning import (
     split_tres,
 )
 from anychunk.formats.nitf.place import image_place
-from anychunk.formats.nitf.plain import plain_array
 from anychunk.formats.nitf.tre import Tre
-from anychunk.formats.nitf.uncompressed import Options, uncompressed_index
+from anychunk.formats.nitf.uncompressed import (
+    LISTED,
+    Options,
+    block_bytes,
+    block_offsets,
+    blocks_array,
+    has_complex_pairs,
+    has_other_bits,
+    uncompressed_index,
+)
 from anychunk.io.block_cache import buffered
+from anychunk.io.file import FileSource
 from anychunk.io.inside import resolve
 from anychunk.io.opening import open_beside
 from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group
 from anychunk.metadata.meaning import Level, Meaning
-from anychunk.model.index import ArrayIndex, GroupIndex, Json
+from anychunk.model.grid import Shape
+from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex, Json
 from anychunk.model.pin import Pin
 
 # Parsed files, and R-sets: reduced resolutions of an image in sibling files, .r1, .r2 …
@@ -371,3 +397,157 @@ def file_attributes(file: File, further: dict[tuple[str, int], list[Tre]]) -> di
     about = header_json(file.values, tres + further.get(("file", 0), []), rests)
     about["segments"] = segment_list(file)
     return {"nitf": about}
+
+
+# The array of a NITF 2.1 file that has one uncompressed image and no extensions.
+#
+# The headers of a NITF file have hundreds of fields, most of which are blank and say nothing
+# about
+# the samples. Where the counts in the file header leave no choice, the few fields that do are at
+# fixed places. Whatever else a file has, or if any value is doubtful, `plain_array` returns None,
+# and
+# the general parser decides, which also words the errors. The arrays that both find are equal.
+#
+# Spec: MIL-STD-2500C tables A-1 and A-3.
+
+PLAIN_VERSIONS = (b"NITF02.10", b"NSIF01.00")
+HEADER = 404
+"""Length of a file header with one image, and neither other segments nor extensions."""
+FL, HL, IMAGES, OTHERS = slice(342, 354), slice(354, 360), slice(360, 379), slice(379, 404)
+"""FL; HL; NUMI, LISH and LI; the counts and lengths of everything else."""
+TITLES, ENCRYP, SAMPLES, ICORDS = slice(2, 290), slice(290, 291), slice(333, 372), slice(371, 372)
+"""Parts of the subheader: names and security; whether it is encrypted; NROWS to ICORDS."""
+IGEOLO = 60
+"""Length of the coordinates that follow ICORDS, unless it is blank."""
+MOST_BYTES, MOST_CHUNKS = 4096, 1 << 16
+"""Longer headers and tables are left to the general parser."""
+
+
+def plain_array(source: FileSource) -> Plain | None:
+    """Return the array of a file with one ordinary image; None if the file is anything else."""
+    size = source.size()
+    head = source.read(0, min(size, MOST_BYTES)).tobytes()
+    counts = head[IMAGES]
+    if (
+        head[:9] not in PLAIN_VERSIONS
+        or head[HL] != b"%06d" % HEADER
+        or head[OTHERS] != b"0" * 25
+        or counts[:3] != b"001"
+        or not counts.isdigit()
+        or not head[FL].isdigit()
+        or head[FL] == b"%d" % UNKNOWN_LENGTH
+    ):
+        return None
+    start, length = HEADER + int(counts[3:9]), int(counts[9:])
+    if start > len(head) or start + length > size:
+        return None
+    subheader = head[HEADER:start]
+    icords = subheader[ICORDS]
+    at = SAMPLES.stop + (0 if icords == b" " else IGEOLO)
+    if subheader[:2] != b"IM" or subheader[ENCRYP] != b"0" or icords not in b" GDNS":
+        return None
+    pattern = _pattern(subheader[SAMPLES], subheader[at:], length)
+    if pattern is None:
+        return None
+    chunks = ByteRanges(
+        offsets=pattern.offsets + np.uint64(start),
+        lengths=pattern.lengths.copy(),
+        urls=(source.url,),
+        **pattern.fronts,
+    )
+    fields = {
+        "shape": pattern.shape,
+        "chunk_shape": pattern.chunk_shape,
+        "data_type": pattern.data_type,
+        "codecs": tuple(_copied(codec) for codec in pattern.codecs),
+        "chunks": chunks,
+        "dimension_names": pattern.names,
+    }
+    return Plain(fields, {0: head[:start]})
+
+
+def _copied(codec: Json) -> Json:
+    return {**codec, "configuration": dict(codec["configuration"])}
+
+
+class _Pattern(NamedTuple):
+    """What files have in common whose subheaders differ only in names and places."""
+
+    shape: Shape
+    chunk_shape: Shape
+    names: tuple[str | None, ...]
+    data_type: Json
+    codecs: tuple[Json, ...]
+    offsets: npt.NDArray[np.uint64]
+    """Relative to the start of the image data."""
+    lengths: npt.NDArray[np.uint64]
+    fronts: dict[str, Any]
+
+
+@lru_cache(maxsize=256)
+def _pattern(samples: bytes, rest: bytes, length: int) -> _Pattern | None:
+    """Return the pattern of images with these parts of a subheader; None if they are not plain.
+
+    Parameters:
+        samples: NROWS to ICORDS.
+        rest: what follows the coordinates, from NICOM on.
+        length: that of the image data.
+    """
+    place = b"" if samples.endswith(b" ") else b" " * IGEOLO
+    subheader = b"IM".ljust(SAMPLES.start) + samples + place + rest
+    try:
+        values = _values(subheader)
+        if values is None:
+            return None
+        segment = Segment(
+            kind="image", number=0, header_offset=0, header_length=0, offset=0, length=length,
+            values=values, is_last=True,
+        )  # fmt: skip
+        image = read_image(segment, "", length)
+        if not _is_plain(image):
+            return None
+        if image.bands == 1:
+            image = replace(image, imode="B")  # with one band all modes are the same
+        mask = without_mask(image)
+        array = without_single_band(blocks_array("", image, mask, block_offsets(image, mask)))
+    except AnychunkError:
+        return None
+    chunks = array.chunks
+    if not isinstance(chunks, ByteRanges) or any(
+        "configuration" not in codec for codec in array.codecs
+    ):
+        return None
+    fronts: dict[str, Any] = {}
+    if chunks.fronts:
+        fronts = {"fronts": chunks.fronts, "front_ids": chunks.front_ids}
+    return _Pattern(
+        array.shape, array.chunk_shape, array.dimension_names, array.data_type, array.codecs,
+        chunks.offsets, chunks.lengths, fronts,
+    )  # fmt: skip
+
+
+def _values(subheader: bytes) -> Values | None:
+    """Return the values of a subheader; None if it has comments, palettes or extensions."""
+    values, at = read(layout("image", "2.1"), subheader)
+    for extension in IMAGE_EXTENSIONS:
+        found, at = read(extension, subheader, at)
+        values.update(found)
+    is_bare = (values["NICOM"], values["UDIDL"], values["IXSHDL"]) == (0, 0, 0)
+    has_tables = any(band["NLUTS"] != 0 for band in values["BANDS"])
+    return values if is_bare and not has_tables and at == len(subheader) else None
+
+
+def _is_plain(image: Image) -> bool:
+    """Return whether the general parser is not needed to make sense of an image."""
+    abpp = image.segment.values["ABPP"]
+    count = math.prod(block_grid(image))
+    return (
+        image.ic == "NC"
+        and isinstance(abpp, int)
+        and 1 <= abpp <= image.nbpp
+        and image.nbpp in LISTED
+        and count <= MOST_CHUNKS
+        and count * block_bytes(image) == image.segment.length
+        and not has_other_bits(image)
+        and not has_complex_pairs(image)
+    )

@@ -22,7 +22,7 @@ from anychunk.errors import (
 )
 from anychunk.formats.nitf.header import Segment, bands, lookup_tables, number
 from anychunk.io.source import Source
-from anychunk.metadata.samples import fill_value_json
+from anychunk.metadata.geo_keys import fill_value_json
 from anychunk.model.grid import grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges, Json
 

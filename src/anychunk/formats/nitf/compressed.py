@@ -19,8 +19,7 @@ from anychunk.codecs.jpeg import Jpeg
 from anychunk.codestream.jpeg_scan import Stream, head
 from anychunk.codestream.tiles import Codestream, index_tiles
 from anychunk.errors import AnychunkError, FormatError, TruncatedError, UnsupportedError
-from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, level_arrays
-from anychunk.formats._jpeg2000_windows import divided
+from anychunk.formats._jpeg2000 import CODESTREAM_MAGIC, divided, level_arrays
 from anychunk.formats.nitf.blocks import (
     Image,
     Mask,

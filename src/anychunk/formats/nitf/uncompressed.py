@@ -35,7 +35,7 @@ from anychunk.formats.nitf.blocks import (
     read_mask,
 )
 from anychunk.io.source import Source
-from anychunk.metadata.samples import fill_value_json
+from anychunk.metadata.geo_keys import fill_value_json
 from anychunk.model.index import ArrayIndex, ByteRanges, Json, Parts
 
 CHUNK_BYTES = 4 * limits.MIB

@@ -32,8 +32,8 @@ from anychunk.formats.tiff.meaning import image_meaning
 from anychunk.formats.tiff.page_stack import Plane, Stack, mask_array, stack_arrays
 from anychunk.formats.tiff.plain import plain_array
 from anychunk.formats.tiff.tifffile_source import tiff_file
+from anychunk.io.buffers import MemorySource
 from anychunk.io.inside import resolve
-from anychunk.io.memory import MemorySource
 from anychunk.io.opening import open_beside
 from anychunk.io.source import Source
 from anychunk.metadata.hierarchy import image_group, root_group

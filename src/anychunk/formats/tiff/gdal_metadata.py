@@ -15,10 +15,9 @@ import tifffile
 from anychunk.formats.tiff.directory import DOUBLE, FLOAT, LONG, RATIONAL, SHORT
 from anychunk.metadata.crs import crs_from_geokeys
 from anychunk.metadata.geo import geotiff_gcps, geotiff_transform
-from anychunk.metadata.geo_keys import PIXEL_IS_POINT, RASTER_TYPE, geo_keys
+from anychunk.metadata.geo_keys import PIXEL_IS_POINT, RASTER_TYPE, float_json, geo_keys
 from anychunk.metadata.meaning import Band, Place
 from anychunk.metadata.pam import number_of
-from anychunk.metadata.samples import float_json
 from anychunk.model.index import Json
 
 METADATA, NODATA = 42112, 42113

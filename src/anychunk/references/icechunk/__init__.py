@@ -43,6 +43,7 @@ from anychunk.references.documents import write_documents as metadata_documents
 from anychunk.references.icechunk.appending import append_index
 from anychunk.references.icechunk.chunks import (
     BRANCH,
+    Transaction,
     at_start,
     icechunk_errors,
     icechunk_module,
@@ -51,7 +52,6 @@ from anychunk.references.icechunk.chunks import (
     writable_repository,
     write_chunks,
 )
-from anychunk.references.icechunk.repo_file import check_repo_file
 from anychunk.references.icechunk.sources import (
     Row,
     append_rows,
@@ -67,11 +67,11 @@ from anychunk.references.icechunk.sources import (
     write_documents,
 )
 from anychunk.references.icechunk.storage import (
+    check_repo_file,
     containers_access,
     has_provider,
     repository_storage,
 )
-from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of

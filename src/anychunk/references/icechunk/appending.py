@@ -21,11 +21,7 @@ from anychunk.model import images as im
 from anychunk.model.grid import Shape
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find, walk
-from anychunk.references.chunk_references import (
-    Capabilities,
-    References,
-    chunk_references,
-)
+from anychunk.references.chunk_references import Capabilities, References, chunk_references
 from anychunk.references.documents import (
     build_array,
     build_tree,
@@ -34,7 +30,7 @@ from anychunk.references.documents import (
     parse_nodes,
 )
 from anychunk.references.documents import write_documents as metadata_documents
-from anychunk.references.icechunk.chunks import at_start, write_chunks
+from anychunk.references.icechunk.chunks import Transaction, at_start, write_chunks
 from anychunk.references.icechunk.sources import (
     delete_keys,
     read_bytes,
@@ -42,7 +38,6 @@ from anychunk.references.icechunk.sources import (
     without_table,
     write_documents,
 )
-from anychunk.references.icechunk.transaction import Transaction
 
 INLINE_ONLY = Capabilities(name="Icechunk")
 
