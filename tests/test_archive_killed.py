@@ -23,7 +23,7 @@ import functools, os, signal, sys
 import icechunk
 import anychunk, anychunk.archive, anychunk.references.documents
 from anychunk.io import sink, system
-from anychunk.references.icechunk import transaction
+from anychunk.references.icechunk import chunks
 
 step, steps = int(sys.argv[1]), 0
 
@@ -55,7 +55,7 @@ watch(sink, "remove")
 for name in ("_put_by", "_put_inside"):
     watch(sink, name)
 
-transaction.PIECE = int(sys.argv[2])
+chunks.PIECE = int(sys.argv[2])
 anychunk.archive.MOST_IMAGES = anychunk.references.documents.MOST_IMAGES = 1
 """
 
@@ -70,7 +70,7 @@ print(steps)
 INDEX = (
     KILLED
     + """
-anychunk.index_to(sys.argv[5:], sys.argv[4], combine=sys.argv[3], batch=2)
+anychunk.index_to(sys.argv[5:], sys.argv[4], combine=sys.argv[3], batch=2, overwrite=True)
 print(steps)
 """
 )
@@ -162,6 +162,6 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
         counts.add(count)
         if count:
             check(folder / name, "group", count)
-        anychunk.index_to(paths, combine="group", target=folder / name, batch=2)
+        anychunk.index_to(paths, combine="group", target=folder / name, batch=2, overwrite=True)
         check(folder / name, "group", 5)
     assert counts <= {5, 3 if is_replaced else 0}

@@ -19,7 +19,7 @@ from zarr.codecs.numcodecs import BZ2, LZMA, Zlib
 
 import anychunk
 from anychunk.codecs import stream
-from anychunk.codecs.tiff.tile import Tile
+from anychunk.codecs.tiff.tile import Tile, synthetic_tiff
 from anychunk.errors import ChunkDecodeError
 from tests.support.jnrrd_tiles import ENCODE, GRID, cut, external
 from tests.support.n5_blocks import field, write_dataset
@@ -156,7 +156,7 @@ def test_a_tiff_tile(tmp_path, compression, predictor, surplus):
             options["predictor"] = 2
         file.write(iter([stored]), compression=compression, **options)
     tile = Tile(tile_width=64, tile_height=64, compression=compression, predictor=predictor)
-    made = tile.synthetic_tiff(tile, np.frombuffer(stored, np.uint8), rows=64)
+    made = synthetic_tiff(tile, np.frombuffer(stored, np.uint8), rows=64)
     np.testing.assert_array_equal(imagecodecs.tiff_decode(made).reshape(64, 64), ROWS)
     anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
     for name in ("a.tif", "a.json"):

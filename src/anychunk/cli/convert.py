@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.offers import one_of
+from anychunk.cli.completion import one_of
 from anychunk.cli.parts import (
     Allow,
     Bands,

@@ -3,11 +3,9 @@
 Reads the structure of local files only, without zarr: a shell waits for the answer.
 """
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
-
 import typer
 
+from anychunk.cli.completion import Offers
 from anychunk.cli.printing import times
 from anychunk.errors import AnychunkError, NoSuchImageError
 from anychunk.indexing import index_url
@@ -16,37 +14,6 @@ from anychunk.metadata.reading import meaning_of
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
-
-# What the shell offers to complete: words, and names in the file on the command line.
-
-type Offers = list[tuple[str, str]]
-"""Words, each with an explanation."""
-
-
-def one_of(words: Sequence[str]) -> Callable[[str], list[str]]:
-    """Return a function that completes one of some words."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return complete
-
-
-def names_of(kind: str) -> Callable[[typer.Context, str], Offers]:
-    """Return a function that completes names by the function `kind` of `anychunk.cli.offers`.
-
-    That reads the structure of files, and is imported when the shell asks for words.
-    """
-
-    def complete(ctx: typer.Context, incomplete: str) -> Offers:
-        found: Offers = getattr(import_module("anychunk.cli.offers"), kind)(ctx, incomplete)
-        return found
-
-    return complete
-
-
-image_names, level_names, band_names = map(names_of, ("images_of", "levels_of", "bands_of"))
-
 
 MOST = 200
 """Words that are offered at most."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anychunk.cli.offers import band_names, image_names, level_names
+from anychunk.cli.completion import band_names, image_names, level_names
 
 Image = Annotated[
     str,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from anychunk.cli import talk
-from anychunk.cli.offers import band_names, level_names
+from anychunk.cli.completion import band_names, level_names
 from anychunk.cli.parts import (
     Allow,
     Bbox,
