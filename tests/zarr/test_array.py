@@ -77,6 +77,15 @@ def test_other_selections(array):
     np.testing.assert_array_equal(np.asarray(array), VALUES)
 
 
+def test_a_scalar_has_no_axes_to_pick_from(tmp_path):
+    np.save(tmp_path / "a.npy", np.float32(3.5))
+    ours, peer = anychunk.open_array(tmp_path / "a.npy"), zarr.array(np.float32(3.5))
+    assert ours.oindex[()] == ours.oindex[...] == peer.oindex[()] == 3.5
+    for array in (ours, peer):
+        with pytest.raises(IndexError, match="tuple index"):
+            array.vindex[()]
+
+
 def test_local_reads_do_without_the_event_loop(array, monkeypatch):
     async def never(*args, **kwargs):
         raise AssertionError("went by the event loop")

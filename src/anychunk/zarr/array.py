@@ -225,7 +225,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return what lists of numbers, masks and steps take along each axis."""
         engine = self._engine
         parts = None if engine is None else picked(selection, engine.shape)
-        if parts is None or engine is None:
+        if not parts or engine is None:  # a scalar has no axes to pick from
             return None
         out = engine.outer([np.atleast_1d(part) for part in parts])
         kept = tuple(0 if part.ndim == 0 else slice(None) for part in parts)
@@ -235,7 +235,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return the elements at coordinates."""
         engine = self._engine
         parts = selection if type(selection) is tuple else (selection,)
-        if engine is None or len(parts) != len(engine.shape):
+        if engine is None or not parts or len(parts) != len(engine.shape):
             return None
         found = []
         for part, size in zip(parts, engine.shape, strict=True):
