@@ -186,7 +186,7 @@ def test_unknown_option_is_the_callers_mistake(file):
 
 
 def test_write_refuses_an_unknown_name(tmp_path):
-    with pytest.raises(AnychunkError, match=r"a\.unknown.* jnrrd"):
+    with pytest.raises(AnychunkError, match=r"a\.unknown.* \.jnrrd"):
         anychunk.write(VALUES, tmp_path / "a.unknown")
 
 
