@@ -175,7 +175,7 @@ def test_help_lists_every_option():
                 for p in inspect.signature(parse).parameters.values()
                 if p.kind == p.KEYWORD_ONLY
             }
-        others = {"url", "options"} | ({"to", "batch"} if function is anychunk.open else set())
+        others = {"url", "options"}
         for name in names - others:
             assert name in text, (function, name)
 

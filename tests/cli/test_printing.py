@@ -170,7 +170,7 @@ def test_quiet(capsys, files, flag):
     for arguments in (
         ["convert", files / "p.tif", files / "out.zarr", "--overwrite"],
         ["verify", files / "p.tif"],
-        ["thumb", files / "p.tif", "-o", files / "p.png"],
+        ["thumb", files / "p.tif", "-o", files / "p.png", "--overwrite"],
         ["index", files / "p.tif", "-o", files / "p.json", "--overwrite"],
     ):
         assert run(capsys, flag, *arguments) == (0, "", "")
