@@ -55,9 +55,9 @@ def test_colours_and_one_band(tmp_path):
     assert pixels[-1, -1].tolist() == [0, 0, 255]  # each band between its own limits
     # a photograph of 8 bits is not stretched
     assert thumbnail(index)[0, 0].tolist() == [200, 0, 0]
-    assert thumbnail(index, bands=[2])[0, 0] == 0
-    with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
-        thumbnail(index, band=3)
+    assert thumbnail(index, wanted=selection(bands=[2]))[0, 0] == 0
+    with pytest.raises(OptionError, match=r"band 3; there are 3"):
+        thumbnail(index, wanted=selection(bands=[3]))
 
 
 def write_turned(path, orientation, **options):

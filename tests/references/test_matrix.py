@@ -198,9 +198,7 @@ def test_every_format_in_every_form_on_s3(data, tmp_path):
             url = f"s3://bucket/{name}"
             node = anychunk.index(f"{url}/{entry(data / 'bucket' / name).name}", storage=storage)
             jobs += [
-                (name, *found)
-                for form in FORMS
-                if (found := saved(node, name, form, url, target_storage=storage))
+                (name, *s) for form in FORMS if (s := saved(node, name, form, url, storage=storage))
             ]
         check(jobs, tmp_path, READ, storage=storage)
 
