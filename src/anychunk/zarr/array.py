@@ -260,6 +260,10 @@ def is_within(numbers: Any, size: int) -> bool:
     return not numbers.size or (-size <= int(numbers.min()) and int(numbers.max()) < size)
 
 
+MOST_NUMBERS = 1 << 20
+"""How many numbers of a slice are listed; zarr reads longer ones without a list."""
+
+
 def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """Return the numbers that are taken along each axis, without axes where it is one integer.
 
@@ -275,9 +279,10 @@ def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     found = []
     for part, size in zip(parts, shape, strict=True):
         if type(part) is slice:
-            if (part.step or 1) < 1:
+            numbers = range(*part.indices(size))
+            if numbers.step < 1 or len(numbers) > MOST_NUMBERS:
                 return None
-            found.append(np.arange(*part.indices(size)))
+            found.append(np.arange(numbers.start, numbers.stop, numbers.step))
             continue
         try:
             numbers = np.asarray(part)
