@@ -279,10 +279,10 @@ def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     found = []
     for part, size in zip(parts, shape, strict=True):
         if type(part) is slice:
-            numbers = range(*part.indices(size))
-            if numbers.step < 1 or len(numbers) > MOST_NUMBERS:
+            listed = range(*part.indices(size))
+            if listed.step < 1 or len(listed) > MOST_NUMBERS:
                 return None
-            found.append(np.arange(numbers.start, numbers.stop, numbers.step))
+            found.append(np.arange(listed.start, listed.stop, listed.step))
             continue
         try:
             numbers = np.asarray(part)
