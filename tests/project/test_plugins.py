@@ -331,4 +331,4 @@ def test_defect_of_a_plugin_is_not_reported_to_us(tmp_path):
     assert "acme_good" in report
     assert "github.com" not in report
     assert "'tiles'" in known
-    assert known.endswith("tile")
+    assert "did you mean 'tile'?" in known
