@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anychunk.conversion.writing import write
     from anychunk.io.measuring import ReadStats, read_stats
     from anychunk.model.index import ArrayIndex, GroupIndex
-    from anychunk.read.zarr_array import Array, Group
+    from anychunk.read.zarr_array import Array, Group, Image
     from anychunk.references import save
     from anychunk.references.virtualizarr import from_virtualizarr
     from anychunk.verification.checks import verify
@@ -33,6 +33,7 @@ __all__ = [
     "ArrayIndex",
     "Group",
     "GroupIndex",
+    "Image",
     "ReadStats",
     "VirtualParser",
     "__version__",
@@ -59,6 +60,7 @@ _MODULES = {
     "ArrayIndex": "model.index",
     "Group": "read.zarr_array",
     "GroupIndex": "model.index",
+    "Image": "read.zarr_array",
     "ReadStats": "io.measuring",
     "append": "archive",
     "index_to": "archive",
