@@ -54,7 +54,7 @@ def test_colours_and_one_band(tmp_path):
     assert pixels[-1, -1].tolist() == [0, 0, 255]  # each band between its own limits
     # a photograph of 8 bits is not stretched
     assert thumbnail(index)[0, 0].tolist() == [200, 0, 0]
-    assert thumbnail(index, band=2)[0, 0] == 0
+    assert thumbnail(index, bands=[2])[0, 0] == 0
     with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
         thumbnail(index, band=3)
 

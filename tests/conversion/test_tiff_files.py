@@ -21,7 +21,7 @@ from anychunk.formats.tiff.write_tiles import parse_compression, predictor_for
 from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Crs, Place
 from anychunk.model import images as im
-from anychunk.read.zarr_array import open_path
+from anychunk.zarr.array import open_path
 from tests.support import processes
 from tests.support.corpus import needs_corpus, samples
 from tests.support.made_images import made
@@ -331,7 +331,7 @@ def test_bands_apart(tmp_path, interleave):
     convert(
         made(tmp_path, [values]),
         path,
-        options={"interleave": interleave},
+        interleave=interleave,
         chunk=(128, 128),
         levels=2,
         verify=True,
@@ -355,9 +355,7 @@ def test_booleans_are_bits(tmp_path):
 def test_bigtiff(tmp_path):
     values = smooth((300, 400))
     path = tmp_path / "a.tif"
-    convert(
-        made(tmp_path, [values]), path, options={"bigtiff": True}, chunk=(128, 128), verify=True
-    )
+    convert(made(tmp_path, [values]), path, bigtiff=True, chunk=(128, 128), verify=True)
     assert path.read_bytes()[:4] == b"II+\0"
     with rasterio.open(path) as found:
         np.testing.assert_array_equal(found.read(1), values)

@@ -8,12 +8,14 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 
+import nrrd
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
 from anychunk import references
+from anychunk.codecs.seek.walk import Walker
 from anychunk.decode.windows import TileWindows
 from anychunk.formats import _jpeg2000_windows
 from anychunk.io import forking, http
@@ -41,7 +43,7 @@ LOCKS = [
     "io.object_stores:_stores._lock",
     "io.system:_POSITION",
     "engine.chunks:RECENT._lock",
-    "read.pipeline:DECODERS._lock",
+    "zarr.pipeline:DECODERS._lock",
     "engine.chunks:TOUCHED._lock",
     "references:_loading",
 ]
@@ -67,7 +69,7 @@ def small_chunks(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     # small indexes would be pickled, not loaded again
-    monkeypatch.setattr("anychunk.read.zarr_store.SMALL_TABLES", 0)
+    monkeypatch.setattr("anychunk.zarr.store.SMALL_TABLES", 0)
     tifffile.imwrite(tmp_path / "a.tif", VALUES, tile=(64, 64), compression="zlib")
     (tmp_path / "a.j2k").write_bytes(codestream(VALUES))
     anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")
@@ -225,6 +227,39 @@ def test_a_thread_decodes_a_tile(folder, monkeypatch):
         go_on.set()
         thread.join(PATIENCE_S)
     np.testing.assert_array_equal(found[0], VALUES[30:80, 100:150])
+
+
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+def test_a_thread_decodes_a_stream(tmp_path, monkeypatch):
+    """The child reads the array that a thread of its parent is in the middle of."""
+    values = np.random.default_rng(0).integers(0, 99, (64, 256, 256), dtype="u1")
+    nrrd.write(str(tmp_path / "a.nrrd"), values.T, {"encoding": "gzip"}, compression_level=1)
+    array = anychunk.open_array(tmp_path / "a.nrrd")
+    begun, go_on = threading.Event(), threading.Event()
+    take = Walker._take
+
+    def blocked(self, *given):
+        take(self, *given)
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(Walker, "_take", blocked)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(array[0]))
+    thread.start()
+    try:
+        assert begun.wait(PATIENCE_S)
+
+        def in_child():
+            Walker._take = take
+            np.testing.assert_array_equal(array[60], values[60])
+            np.testing.assert_array_equal(array[3], values[3])
+
+        assert exit_code(in_child) == 0
+    finally:
+        go_on.set()
+        thread.join(PATIENCE_S)
+    np.testing.assert_array_equal(found[0], values[0])
 
 
 @pytest.mark.processes

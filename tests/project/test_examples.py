@@ -77,6 +77,20 @@ def run_tests(text, folder):
     run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"], folder)
 
 
+def install(table, folder):
+    """Declare the entry points of a block as those of an installed package of the folder."""
+    groups = table["project"]["entry-points"]
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {module}" for name, module in points.items()))
+    ]
+    package = folder / "example-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1\n", "utf-8")
+    (package / "entry_points.txt").write_text("\n".join(lines), "utf-8")
+
+
 def run_shell(text, folder, environment):
     """Run a block of commands, by bash where it uses more of the shell than quotes and comments."""
     lines = [line for line in that_end(text).splitlines() if line and not line.startswith("#")]
@@ -138,7 +152,7 @@ def test_blocks(page, tmp_path):
             elif language == "text":
                 assert without_spaces(printed) == without_spaces(text)
             elif language == "toml":
-                assert tomllib.loads(text)
+                install(tomllib.loads(text), folder)
             elif language == "json":
                 check_codecs(text)
             else:

@@ -17,8 +17,8 @@ from anychunk import limits
 from anychunk.decode import present
 from anychunk.errors import UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Parts
-from anychunk.read.zarr_array import Array
 from anychunk.verification.checks import difference
+from anychunk.zarr.array import Array
 from tests.cli.test_cli import run
 from tests.support.effort import at_most
 from tests.support.jnrrd_tiles import external
@@ -57,7 +57,7 @@ def test_separate_bands_are_compared(tmp_path, reader):
 def test_zarr_documents_that_read_n5_blocks_transposed(tmp_path, codec, format):
     """Example 3 of the proposals of pad and offset, and two documents that read them right."""
     data, folder = np.arange(8 * 12, dtype="uint16").reshape(8, 12), tmp_path / "a.n5"
-    options = {"block": (4, 4), "compression": "zstd", "also_zarr": True}
+    options = {"chunk": (4, 4), "compression": "zstd", "also_zarr": True}
     anychunk.write(data if codec != "n5_default" else data[:7], folder, **options)
     file = folder / "zarr.json"
     document = json.loads(file.read_text())

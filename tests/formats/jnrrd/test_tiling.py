@@ -194,7 +194,7 @@ def test_format(tmp_path):
 def test_declared_version(tmp_path, options, version):
     """Tiles that are left out, and NaN as null, are features of version 1.1."""
     values = np.where(GRID < 40, 0, GRID).astype("float32")
-    anychunk.write(values, tmp_path / "a.jnrrd", tile=(3, 4), **options)
+    anychunk.write(values, tmp_path / "a.jnrrd", chunk=(3, 4), **options)
     found = header(tmp_path / "a.jnrrd")
     assert found["extensions"]["tile"].rpartition("/")[2] == version
     assert (0 in found.get("tile:size_table", [])) <= (version == "v1.1.0")

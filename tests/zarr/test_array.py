@@ -14,8 +14,8 @@ from anychunk.demo import write as write_demo
 from anychunk.io import buffers
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import Objects
-from anychunk.read.pipeline import IndexPipeline
-from anychunk.read.zarr_array import Array, Group
+from anychunk.zarr.array import Array, Group
+from anychunk.zarr.pipeline import IndexPipeline
 from tests.support.http_server import serve
 
 VALUES = np.arange(30 * 40 * 20, dtype="uint16").reshape(30, 40, 20)
