@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anychunk.references import save
     from anychunk.references.virtualizarr import from_virtualizarr
     from anychunk.verification.checks import verify
-    from anychunk.zarr.array import Array, Group
+    from anychunk.zarr.array import Array, Group, Image
 
 __all__ = [
     "AnychunkError",
@@ -33,6 +33,7 @@ __all__ = [
     "ArrayIndex",
     "Group",
     "GroupIndex",
+    "Image",
     "ReadStats",
     "VirtualParser",
     "__version__",
@@ -59,6 +60,7 @@ _MODULES = {
     "ArrayIndex": "model.index",
     "Group": "zarr.array",
     "GroupIndex": "model.index",
+    "Image": "zarr.array",
     "ReadStats": "io.measuring",
     "append": "archive",
     "index_to": "archive",

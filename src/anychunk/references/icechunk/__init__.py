@@ -22,7 +22,7 @@ from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, absolute
 from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
-from anychunk.options import Copy
+from anychunk.options import Copy, checked
 from anychunk.references.chunk_references import (
     Capabilities,
     References,
@@ -403,6 +403,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
     return found.union(resolver.moved(urls))
 
 
+@checked()
 def open_repository(url: str, *, storage: Storage | None = None) -> Any:
     """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
     ice = icechunk_module()
