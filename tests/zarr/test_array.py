@@ -1,7 +1,9 @@
 import asyncio
 import json
 import pickle
+import struct
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +13,7 @@ import zarr
 
 import anychunk
 from anychunk.demo import write as write_demo
+from anychunk.errors import TruncatedError
 from anychunk.io import buffers
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import Objects
@@ -78,6 +81,31 @@ def test_other_selections(array):
     np.testing.assert_array_equal(array.oindex[[1, 9], 3, [0, 19]], VALUES[[1, 9], 3][:, [0, 19]])
     np.testing.assert_array_equal(array[np.int64(3)], VALUES[3])
     np.testing.assert_array_equal(np.asarray(array), VALUES)
+
+
+def test_a_scalar_has_no_axes_to_pick_from(tmp_path):
+    np.save(tmp_path / "a.npy", np.float32(3.5))
+    ours, peer = anychunk.open_array(tmp_path / "a.npy"), zarr.array(np.float32(3.5))
+    assert ours.oindex[()] == ours.oindex[...] == peer.oindex[()] == 3.5
+    for array in (ours, peer):
+        with pytest.raises(IndexError, match="tuple index"):
+            array.vindex[()]
+
+
+def test_a_long_slice_is_not_listed(tmp_path):
+    """As numbers, the columns of a row that a small file claims would take eight times the result."""
+    header = struct.pack("<2sHIH", b"II", 42, 8, 6)
+    tags = ((256, 1 << 31), (257, 1), (258, 8), (273, 8), (278, 1), (279, (1 << 31) - 8))
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    (tmp_path / "a.tif").write_bytes(header + entries + bytes(4))
+    array = anychunk.open_array(tmp_path / "a.tif")
+    assert array.shape == (1, 1 << 31)
+    tracemalloc.start()
+    with pytest.raises(TruncatedError):
+        array[:, :: 1 << 10]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 23
 
 
 def test_local_reads_do_without_the_event_loop(array, monkeypatch):

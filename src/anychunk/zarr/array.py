@@ -237,7 +237,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return what lists of numbers, masks and steps take along each axis."""
         engine = self._engine
         parts = None if engine is None else picked(selection, engine.shape)
-        if parts is None or engine is None:
+        if not parts or engine is None:  # a scalar has no axes to pick from
             return None
         out = engine.outer([np.atleast_1d(part) for part in parts])
         kept = tuple(0 if part.ndim == 0 else slice(None) for part in parts)
@@ -247,7 +247,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return the elements at coordinates."""
         engine = self._engine
         parts = selection if type(selection) is tuple else (selection,)
-        if engine is None or len(parts) != len(engine.shape):
+        if engine is None or not parts or len(parts) != len(engine.shape):
             return None
         found = []
         for part, size in zip(parts, engine.shape, strict=True):
@@ -272,6 +272,10 @@ def is_within(numbers: Any, size: int) -> bool:
     return not numbers.size or (-size <= int(numbers.min()) and int(numbers.max()) < size)
 
 
+MOST_NUMBERS = 1 << 20
+"""How many numbers of a slice are listed; zarr reads longer ones without a list."""
+
+
 def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """Return the numbers that are taken along each axis, without axes where it is one integer.
 
@@ -287,9 +291,10 @@ def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     found = []
     for part, size in zip(parts, shape, strict=True):
         if type(part) is slice:
-            if (part.step or 1) < 1:
+            numbers = range(*part.indices(size))
+            if numbers.step < 1 or len(numbers) > MOST_NUMBERS:
                 return None
-            found.append(np.arange(*part.indices(size)))
+            found.append(np.arange(numbers.start, numbers.stop, numbers.step))
             continue
         try:
             numbers = np.asarray(part)
