@@ -64,14 +64,14 @@ def with_encoded_fill(codec: EncodesFill, spec: ChunkSpec, dtype: np.dtype[Any])
     """Return the spec of the encoded chunk, with data type `dtype` and the encoded fill value."""
     fill = default(spec.dtype) if spec.fill_value is None else spec.fill_value
     stored = np.asarray(fill, spec.dtype)
-    encoded = _encoded_fill(codec, codec.strict, spec.dtype, stored.tobytes())
+    encoded = _encoded_fill(codec, repr(codec), codec.strict, spec.dtype, stored.tobytes())
     return replace(spec, dtype=dtype, fill_value=encoded[()], data_type=None)
 
 
 @lru_cache(maxsize=256)
 def _encoded_fill(
-    codec: EncodesFill, strict: bool, dtype: np.dtype[Any], fill: bytes
+    codec: EncodesFill, text: str, strict: bool, dtype: np.dtype[Any], fill: bytes
 ) -> npt.NDArray[Any]:
-    # cached, because zarr resolves the spec for every chunk. `strict` is a key of the cache because
-    # codecs compare equal without it, but the result depends on it
+    # cached, because zarr resolves the spec for every chunk. `text` and `strict` are keys of the
+    # cache because codecs that compare equal may differ in the sign of a zero, and in `strict`
     return codec.encode_fill(np.frombuffer(fill, dtype).reshape(()))
