@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004
         open_array,
         open_group,
+        read,
     )
     from anychunk.archive import append, index_to
     from anychunk.conversion import convert
@@ -48,6 +49,7 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
+    "read",
     "read_stats",
     "save",
     "verify",

@@ -189,6 +189,15 @@ def known_arrays(node: "Node") -> "Mapping[str, ArrayIndex] | None":
     return found
 
 
+def address(root: "Node", path: str) -> str:
+    """Return the address of a node for messages: the source, then the path."""
+    if known_arrays(root) is None:
+        source = root.attributes.get("anychunk", {}).get("source", "index")
+    else:
+        source = next(iter(pins_at_once(root)), "index")  # without making the attributes
+    return f"{source} {path}" if path else str(source)
+
+
 def _complete(node: Index, made: Any) -> None:
     state = node.__dict__
     pins = state.get("_pins", made.pins)

@@ -17,14 +17,6 @@ from zarr.storage import StorePath
 
 from anychunk import codecs
 from anychunk._drawn import Drawn
-from anychunk.codecs.data_types import data_type
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArrayV3Metadata,
-    GroupMetadata,
-    cpu,
-    default_buffer_prototype,
-)
 from anychunk.errors import NoSuchImageError, OptionError, untrusted
 from anychunk.io.source import OnChange, Storage
 from anychunk.model import images as im
@@ -40,6 +32,14 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.options import checked
+from anychunk.zarr.core import (
+    ArrayConfig,
+    ArrayV3Metadata,
+    GroupMetadata,
+    cpu,
+    default_buffer_prototype,
+)
+from anychunk.zarr.data_types import data_type
 from anychunk.zarr.metadata import array_metadata
 from anychunk.zarr.pipeline import IndexPipeline
 from anychunk.zarr.store import IndexStore

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from anychunk._version import __version__
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, SourceError, untrusted
 from anychunk.formats._zarr_metadata import Fields, parse_document, read_attributes
 from anychunk.io.opening import Folder
@@ -75,6 +74,7 @@ from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of
+from anychunk.zarr.core import sync
 
 CAPABILITIES = Capabilities(name="Icechunk")
 MOST_PINS = 100
