@@ -24,7 +24,7 @@ import anychunk
 from anychunk import codecs
 from anychunk.codecs.chain import Decoder, Encoder
 from anychunk.decode.boxes import array_spec
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 from anychunk_serve.hierarchy import served_tree
 from bench.measure import Row, cores
 

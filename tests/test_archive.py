@@ -779,7 +779,7 @@ def test_on_processes(tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pickled_array_refers_to_a_large_saved_index(tmp_path, monkeypatch, form):
     from anychunk import references
-    from anychunk.read import zarr_store
+    from anychunk.zarr import store as zarr_store
 
     paths = written(tmp_path, 40)
     node = anychunk.index(paths, combine="stack")

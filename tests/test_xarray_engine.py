@@ -117,9 +117,9 @@ def test_nothing_is_read_before_it_is_asked_for(scene, monkeypatch):
     file, data = scene
     image = xr.open_dataset(file, engine="anychunk", mask_and_scale=False)["image"]
     asked = []
-    real = anychunk.read.zarr_array.Array.__getitem__
+    real = anychunk.zarr.array.Array.__getitem__
     monkeypatch.setattr(
-        anychunk.read.zarr_array.Array,
+        anychunk.zarr.array.Array,
         "__getitem__",
         lambda s, key: asked.append(key) or real(s, key),
     )

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from anychunk.conversion.writing import write
     from anychunk.io.measuring import ReadStats, read_stats
     from anychunk.model.index import ArrayIndex, GroupIndex
-    from anychunk.read.zarr_array import Array, Group
     from anychunk.references import save
     from anychunk.references.virtualizarr import from_virtualizarr
     from anychunk.verification.checks import verify
+    from anychunk.zarr.array import Array, Group
 
 __all__ = [
     "AnychunkError",
@@ -55,9 +55,9 @@ __all__ = [
 
 # loaded on first use: zarr imports this package for its codecs in processes that never asked for it
 _MODULES = {
-    "Array": "read.zarr_array",
+    "Array": "zarr.array",
     "ArrayIndex": "model.index",
-    "Group": "read.zarr_array",
+    "Group": "zarr.array",
     "GroupIndex": "model.index",
     "ReadStats": "io.measuring",
     "append": "archive",

@@ -12,9 +12,9 @@ from anychunk.io.source import OnChange, Storage, as_url, is_pattern, is_remote
 from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.options import Copy, IndexOptions, OpenOptions, ParseOptions, checked
-from anychunk.read import pipeline
-from anychunk.read.zarr_array import Array, Group, open_path
-from anychunk.read.zarr_array import open_group as open_index
+from anychunk.zarr import pipeline
+from anychunk.zarr.array import Array, Group, open_path
+from anychunk.zarr.array import open_group as open_index
 
 if TYPE_CHECKING:
     from anychunk.combine import How

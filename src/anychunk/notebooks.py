@@ -36,8 +36,8 @@ from anychunk.model.index import (
     find,
 )
 from anychunk.model.summary import about, short, size, times, type_name
-from anychunk.read import zarr_array
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr import array as zarr_array
+from anychunk.zarr.store import IndexStore
 
 # What it takes to read a box of an array, estimated from its index, before reading anything.
 

@@ -20,9 +20,9 @@ from anychunk.model import images as im
 from anychunk.model.grid import Array, Shape, touched_grid
 from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
-from anychunk.read import zarr_array
 from anychunk.selection import Part, part_of
 from anychunk.selection.wanted import Selection
+from anychunk.zarr import array as zarr_array
 
 type Borders = npt.NDArray[np.int64]
 """Where windows begin along an axis, and where the last one ends."""

@@ -35,8 +35,8 @@ from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, GroupIndex, Node, find
 from anychunk.options import OpenOptions
-from anychunk.read.zarr_array import open_path
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.array import open_path
+from anychunk.zarr.store import IndexStore
 
 NAME = "anychunk"
 DECODERS = (

@@ -21,7 +21,7 @@ from anychunk.formats.tiff.write_tiles import parse_compression, predictor_for
 from anychunk.metadata import drawing
 from anychunk.metadata.meaning import Axis, Band, Channel, Crs, Place
 from anychunk.model import images as im
-from anychunk.read.zarr_array import open_path
+from anychunk.zarr.array import open_path
 from tests.support import processes
 from tests.support.corpus import needs_corpus, samples
 from tests.support.made_images import made

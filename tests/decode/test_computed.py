@@ -10,8 +10,8 @@ import anychunk
 from anychunk import limits
 from anychunk.errors import ChunkDecodeError, FormatError, TruncatedError
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, GroupIndex, Objects
-from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import downsample
+from anychunk.zarr.store import IndexStore
 
 VALUES = np.random.default_rng(0).integers(0, 1000, (21, 34), dtype=np.uint16)
 RATIO = (2, 3)

@@ -18,7 +18,7 @@ from anychunk import limits
 from anychunk.cli import main
 from anychunk.errors import AnychunkError, ChunkDecodeError
 from anychunk.model.index import Computed, GroupIndex
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 from tests.support.http_server import serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

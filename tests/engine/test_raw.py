@@ -11,7 +11,7 @@ from anychunk.errors import ChunkDecodeError, SourceChangedError, TruncatedError
 from anychunk.io.file import FileSource
 from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.read import pipeline
+from anychunk.zarr import pipeline
 from tests.support import compiled
 
 RNG = np.random.default_rng(5)

@@ -15,7 +15,7 @@ from anychunk.engine import local
 from anychunk.engine.rows import PLACED, Table
 from anychunk.errors import AnychunkError
 from anychunk.native import loops
-from anychunk.read import pipeline
+from anychunk.zarr import pipeline
 from tests.support.compiled import needs_compiled
 
 pytestmark = needs_compiled

@@ -41,7 +41,7 @@ LOCKS = [
     "io.object_stores:_stores._lock",
     "io.system:_POSITION",
     "engine.chunks:RECENT._lock",
-    "read.pipeline:DECODERS._lock",
+    "zarr.pipeline:DECODERS._lock",
     "engine.chunks:TOUCHED._lock",
     "references:_loading",
 ]
@@ -67,7 +67,7 @@ def small_chunks(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     # small indexes would be pickled, not loaded again
-    monkeypatch.setattr("anychunk.read.zarr_store.SMALL_TABLES", 0)
+    monkeypatch.setattr("anychunk.zarr.store.SMALL_TABLES", 0)
     tifffile.imwrite(tmp_path / "a.tif", VALUES, tile=(64, 64), compression="zlib")
     (tmp_path / "a.j2k").write_bytes(codestream(VALUES))
     anychunk.index(tmp_path / "a.tif").save(tmp_path / "a.json")

@@ -12,7 +12,7 @@ from anychunk.metadata.meaning import Axis, Band, Crs, Level, Meaning, Place, Sp
 from anychunk.metadata.reading import levels_of, meaning_of
 from anychunk.model.images import images
 from anychunk.model.index import ArrayIndex, ByteRanges, find, walk
-from anychunk.read.zarr_array import open_group
+from anychunk.zarr.array import open_group
 
 UTM = Place(crs=Crs(code="EPSG:32633"), transform=(10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0))
 RAW = {"name": "bytes", "configuration": {"endian": "little"}}

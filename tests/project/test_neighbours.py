@@ -12,7 +12,7 @@ from zarr.codecs.cast_value import CastValue as ZarrCastValue
 import anychunk
 from anychunk import codecs
 from anychunk.codecs import zarr_core
-from anychunk.read import pipeline
+from anychunk.zarr import pipeline
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from rasterio.errors import NotGeoreferencedWarning
 
 import anychunk
 from anychunk.model.index import ArrayIndex, walk
-from anychunk.read.zarr_array import open_path
+from anychunk.zarr.array import open_path
 
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 SHAPE = (2, 70, 90)

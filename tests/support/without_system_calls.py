@@ -70,7 +70,7 @@ def first_array(place):
 
     import anychunk
     from anychunk.model.index import ArrayIndex, walk
-    from anychunk.read.zarr_array import open_path
+    from anychunk.zarr.array import open_path
 
     node = anychunk.index(place)
     path = next(path for path, found in walk(node) if isinstance(found, ArrayIndex))

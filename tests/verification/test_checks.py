@@ -17,8 +17,8 @@ from anychunk import limits
 from anychunk.decode import present
 from anychunk.errors import UnsupportedError
 from anychunk.model.index import ByteRanges, GroupIndex, Parts
-from anychunk.read.zarr_array import Array
 from anychunk.verification.checks import difference
+from anychunk.zarr.array import Array
 from tests.cli.test_cli import run
 from tests.support.effort import at_most
 from tests.support.jnrrd_tiles import external

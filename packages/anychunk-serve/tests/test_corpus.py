@@ -11,7 +11,7 @@ from zarr.storage import MemoryStore
 
 from anychunk.errors import AnychunkError, LimitError, SourceError
 from anychunk.model.index import ArrayIndex, Computed, walk
-from anychunk.read.zarr_array import open_path
+from anychunk.zarr.array import open_path
 from anychunk_serve.box_reader import Caches
 from anychunk_serve.catalog import Catalog
 from anychunk_serve.descriptions import described, metadata

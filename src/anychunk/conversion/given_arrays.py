@@ -21,7 +21,7 @@ from anychunk.metadata.reading import IMAGE_LABEL, SYNONYMS, image_label, meanin
 from anychunk.model.grid import Array, Shape
 from anychunk.model.images import image_around
 from anychunk.model.index import Json
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 
 PLANES = ("xc", "yc")
 """rioxarray's names of coordinates with a position per pixel."""

@@ -29,8 +29,8 @@ from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import ArrayIndex, Node, find
 from anychunk.options import Progress, check_for, names
-from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part, selected
+from anychunk.zarr.array import open_path
 
 COMPARE_BYTES = 32 * MIB
 """About how much is compared with the source at a time."""

@@ -39,11 +39,11 @@ from anychunk.io.opening import read_object
 from anychunk.io.source import Storage, is_remote, local_path
 from anychunk.limits import MIB
 from anychunk.model.grid import Array, Shape, Slices, chunk_key, cut_box, touched_chunks
-from anychunk.read.zarr_array import open_path
-from anychunk.read.zarr_store import IndexStore
 from anychunk.resample import by_window
 from anychunk.selection import Part
+from anychunk.zarr.array import open_path
 from anychunk.zarr.metadata import array_metadata
+from anychunk.zarr.store import IndexStore
 
 type Use = Callable[[Level, Shape, Array], None]
 """Called with a level, the coordinates of a region, and its samples."""

@@ -37,8 +37,8 @@ from anychunk.limits import MIB
 from anychunk.model import images as im
 from anychunk.model.grid import Array, Shape, Slices
 from anychunk.options import Progress
-from anychunk.read.zarr_array import open_path
 from anychunk.selection import Part
+from anychunk.zarr.array import open_path
 
 RECORD = np.dtype([("array", "<i4"), ("tile", "<i8"), ("offset", "<u8"), ("length", "<u8")])
 """Where a tile is in the file of a task; a piece for a later run has the number -1."""

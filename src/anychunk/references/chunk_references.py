@@ -38,7 +38,7 @@ from anychunk.model.index import (
 )
 from anychunk.model.pin import Pin
 from anychunk.options import Copy
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 
 type Flags = npt.NDArray[np.bool_]
 

@@ -22,7 +22,7 @@ from anychunk.errors import UnsupportedError
 from anychunk.io.source import Storage
 from anychunk.io.threads import cores, in_order
 from anychunk.model.index import PIECE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 
 
 def with_points[N: Node](node: N, *, storage: Storage | None = None) -> N:

@@ -57,7 +57,7 @@ class Part:
 
     def open_array(self, path: str, *, storage: Storage | None = None) -> "CutArray":
         """Open an array of the part."""
-        from anychunk.read.zarr_array import open_path  # zarr, which a plan does not need
+        from anychunk.zarr.array import open_path  # zarr, which a plan does not need
 
         cut = self.cuts[path]
         return CutArray(open_path(self.source, cut.path, storage=storage), cut)

@@ -43,9 +43,9 @@ from anychunk.codecs.zarr_core import (
 from anychunk.errors import AnychunkError, InternalError
 from anychunk.model.grid import Array, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges
-from anychunk.read.pipeline import PATH
 from anychunk.zarr.codecs import adapted
 from anychunk.zarr.metadata import array_metadata
+from anychunk.zarr.pipeline import PATH
 
 type Chunks = dict[str, bytes]
 

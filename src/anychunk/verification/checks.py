@@ -52,11 +52,11 @@ from anychunk.model.index import (
 )
 from anychunk.model.pin import Pin
 from anychunk.options import OpenOptions, Progress, checked
-from anychunk.read.zarr_array import open_path
 from anychunk.selection import part_of
 from anychunk.selection.cuts import Cut, is_run, near_groups
 from anychunk.selection.wanted import selection
 from anychunk.verification import peers
+from anychunk.zarr.array import open_path
 
 type Severity = Literal["error", "warning", "info"]
 

@@ -10,7 +10,7 @@ from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.cast.fused_cast import FusedCast
 from anychunk.errors import AnychunkError
-from anychunk.read import pipeline
+from anychunk.zarr import pipeline
 
 SCALE, CAST = ScaleOffset(offset=100, scale=3.5), CastValue(data_type="uint16")
 NAN_MAP = {"encode": [["NaN", 7]], "decode": [[7, "NaN"]]}

@@ -15,7 +15,7 @@ from anychunk.codecs import CastValue
 from anychunk.codecs.cast.number_types import BY_NAME, has_unused_bits, used_bits
 from anychunk.codecs.cast.small_types import SmallType
 from anychunk.model.index import ByteRanges, GroupIndex
-from anychunk.read.zarr_array import open_group
+from anychunk.zarr.array import open_group
 from tests.support.indexes import array as array_index
 from tests.support.indexes import pin_of, uint64
 

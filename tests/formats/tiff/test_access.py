@@ -10,7 +10,7 @@ import anychunk
 from anychunk import limits
 from anychunk.codecs import TiffTile
 from anychunk.io.block_cache import Blocks
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 from tests.support.http_server import serve
 
 FIELD = np.random.default_rng(0).integers(0, 999, (512, 512)).astype("uint16")

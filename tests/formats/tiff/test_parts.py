@@ -9,7 +9,7 @@ import anychunk
 from anychunk.codecs.tiff import decoders
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.errors import AnychunkError
-from anychunk.read import batch
+from anychunk.zarr import batch
 from tests.support.http_server import serve
 
 SIZE = 304

@@ -22,8 +22,8 @@ from anychunk.metadata.meaning import TYPES
 from anychunk.metadata.ome import scale_and_translation
 from anychunk.metadata.reading import levels_of
 from anychunk.options import OpenOptions
-from anychunk.read import zarr_array
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr import array as zarr_array
+from anychunk.zarr.store import IndexStore
 from anychunk_plugins.layers import Picture, drawable
 from anychunk_plugins.lazy_arrays import lazy
 from anychunk_plugins.placement import PIXEL, units

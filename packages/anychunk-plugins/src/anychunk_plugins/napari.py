@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anychunk import api
 from anychunk.indexing import is_recognised
 from anychunk.io.source import as_url, is_remote, local_path
-from anychunk.read import zarr_array
+from anychunk.zarr import array as zarr_array
 from anychunk_plugins.layers import LayerData, layers
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from anychunk.errors import AnychunkError, SourceChangedError, SourceError
 from anychunk.io.cache import Cache
 from anychunk.model.grid import parse_coords, split_key
 from anychunk.model.index import ArrayIndex, Json, find
-from anychunk.read.zarr_store import METADATA
+from anychunk.zarr.store import METADATA
 from anychunk_serve import descriptions
 from anychunk_serve.catalog import Catalog, Entry, Opened
 from anychunk_serve.hierarchy import LABELS

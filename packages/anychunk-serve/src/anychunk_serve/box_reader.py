@@ -47,8 +47,8 @@ from anychunk.model.index import (
     Objects,
     Uint64,
 )
-from anychunk.read.zarr_array import from_store
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.array import from_store
+from anychunk.zarr.store import IndexStore
 from anychunk_serve.uncompressed import uncompressed_layout
 
 if TYPE_CHECKING:

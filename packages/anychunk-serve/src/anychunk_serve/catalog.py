@@ -15,7 +15,7 @@ from anychunk.io.cache import Cache
 from anychunk.io.http import SAME_ORIGIN
 from anychunk.io.source import SIGNED, Signed, absolute, as_url, is_remote, local_path, slashes
 from anychunk.model.index import Node
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 from anychunk_serve.box_reader import Caches, served_store
 from anychunk_serve.chunks import Chunks
 from anychunk_serve.hierarchy import LABELS, served_tree

@@ -15,7 +15,7 @@ from anychunk.decode.boxes import array_spec
 from anychunk.errors import FormatError
 from anychunk.model.grid import Array, Shape, chunk_box, cut_box, touched_grid
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Node, find
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 from anychunk_serve import cancellation
 from anychunk_serve.box_reader import BoxReader, Caches, Version, assembled
 from anychunk_serve.response_bodies import BytesBody

@@ -11,8 +11,8 @@ from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage, is_remote, report_change
 from anychunk.model.index import Node, saved_at, walk
 from anychunk.model.pin import Pin
-from anychunk.read.zarr_store import IndexStore
 from anychunk.references import parquet
+from anychunk.zarr.store import IndexStore
 from anychunk_serve.listing import HEADER, Stamp, stamp_now
 
 REMOTE_S = 5.0

@@ -12,8 +12,8 @@ import anychunk
 from anychunk.io import buffers
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import Objects
-from anychunk.read.pipeline import IndexPipeline
-from anychunk.read.zarr_array import Array
+from anychunk.zarr.array import Array
+from anychunk.zarr.pipeline import IndexPipeline
 
 VALUES = np.arange(30 * 40 * 20, dtype="uint16").reshape(30, 40, 20)
 

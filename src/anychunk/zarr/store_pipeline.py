@@ -33,7 +33,7 @@ from anychunk.formats._zarr_metadata import from_v2
 from anychunk.io.system import DIRECTORY, HAS_HANDLES, NOFOLLOW, READ
 from anychunk.io.threads import run_ranges
 from anychunk.native import loops
-from anychunk.read.selectors import Places, boxes_of, fill_of, workers
+from anychunk.zarr.selectors import Places, boxes_of, fill_of, workers
 
 type Item = tuple[Any, ArraySpec, Any, Any, bool]
 type Layout = ChunkLayout | ShardLayout

@@ -38,9 +38,9 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.options import checked
-from anychunk.read.pipeline import IndexPipeline
-from anychunk.read.zarr_store import IndexStore
 from anychunk.zarr.metadata import array_metadata
+from anychunk.zarr.pipeline import IndexPipeline
+from anychunk.zarr.store import IndexStore
 
 if TYPE_CHECKING:
     from anychunk.engine.run import Engine

@@ -20,7 +20,7 @@ from anychunk.io.file import FileSource
 from anychunk.io.object_stores import memory_store
 from anychunk.io.open_sources import Sources
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.read import pipeline
+from anychunk.zarr import pipeline
 from tests.support.http_server import serve
 from tests.support.patience import PATIENCE_S
 

@@ -23,7 +23,7 @@ from zarr.testing.store import StoreTests
 import anychunk
 from anychunk.errors import TruncatedError
 from anychunk.model.index import INLINE, ArrayIndex, ByteRanges, GroupIndex, find
-from anychunk.read.zarr_store import IndexStore
+from anychunk.zarr.store import IndexStore
 
 
 def array_of(shape, file, *, offsets=None, lengths=None):

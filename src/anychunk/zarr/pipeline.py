@@ -37,9 +37,9 @@ from anychunk.engine.run import Engine
 from anychunk.engine.threads import in_threads
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Numbers, parse_many_coords
-from anychunk.read.selectors import boxes_of, fill_of, workers
-from anychunk.read.store_pipeline import pipeline_of
 from anychunk.zarr.codecs import adapted
+from anychunk.zarr.selectors import boxes_of, fill_of, workers
+from anychunk.zarr.store_pipeline import pipeline_of
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
