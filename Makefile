@@ -113,6 +113,8 @@ wheel: setup
 	@rm -rf dist && for package in . packages/*; do $(BIN)/python -m build --quiet --outdir dist $$package || exit 1; done
 	@$(if $(TRY),$(BIN)/python .ci/try-wheel)
 
-# Fails if the tag, the versions and the changelog disagree.
+# Fails if the tag (TAG=vX.Y.Z), the versions and the changelog disagree, or the release has no date.
 release-check: setup
-	@$(BIN)/python .ci/check-release "$(TAG)"
+	@test "$(TAG)" = "v$$($(BIN)/python -c 'import anychunk; print(anychunk.__version__)')" || { echo "$(TAG): another version"; exit 1; }
+	@grep -qE '^## $(TAG:v%=%) \([-0-9]{10}\)$$' CHANGELOG.md || { echo "CHANGELOG.md: no date of $(TAG)"; exit 1; }
+	@$(BIN)/python -m pytest tests/project/test_repository.py -k "agree or one_version"

@@ -162,6 +162,7 @@ def test_short_cuts_do_not_run_when_another_decoder_is_chosen(files, counted):
             assert np.abs(one.astype(int) - other.astype(int)).max() <= (path.name == "jpeg.tif")
 
 
+@needs_openjpeg
 @pytest.mark.parametrize("kind", ["jpeg2000", "jpeg"])
 def test_every_chunk_is_decoded_by_the_chosen_decoder(kind, files, monkeypatch):
     """No picture comes from elsewhere: a decoder that fails fails every read."""

@@ -39,7 +39,7 @@ READERS = {
     "zstd": imagecodecs.zstd_decode,
     "lz4": imagecodecs.lz4f_decode,
 }
-"""Other software; `lz4_java` is compared byte by byte in `test__lz4_java.py`."""
+"""Other software; `lz4_java` is compared byte by byte in `test_stream_lz4_java.py`."""
 
 
 class TestStream(CodecContract):

@@ -20,6 +20,7 @@ from tests.support.patience import PATIENCE_S
 
 VALUES = (273.15 + np.random.default_rng(0).normal(0, 15, (300, 260))).astype("float32")
 VALUES[3, 5] = np.nan
+HUGE = np.array([[0, np.finfo("float64").max]])
 BLANK = (slice(50, 90), slice(100, 200))
 
 
@@ -104,8 +105,22 @@ def test_chosen_codecs_hold_all_values(tmp_path, dtype, low, high):
     assert report.largest_error == np.abs(found.astype("float64") - values).max()
     bound = choose(float(values.min()), float(values.max()), dtype, pack).error
     assert report.largest_error <= bound
-    if low == high:
-        np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("pack", ["int8", "uint8", "uint8:1e-5"])
+def test_a_constant_is_exact(tmp_path, dtype, pack):
+    info = np.finfo(dtype)
+    extremes = (info.max, info.tiny, info.smallest_subnormal)
+    for value in (0, -0.0, 1, -1, 0.1, -1 / 3, 123.456, *extremes):
+        values = np.full((2, 3), value, dtype)
+        values[0, 0] = np.nan
+        np.save(tmp_path / "a.npy", values)
+        report = anychunk.convert(
+            tmp_path / "a.npy", tmp_path / "a.zarr", pack=pack, levels=1, overwrite=True
+        )
+        np.testing.assert_array_equal(anychunk.open_array(tmp_path / "a.zarr")[...], values)
+        assert report.largest_error == 0
 
 
 def test_levels_shards_and_several_images(tmp_path):
@@ -141,6 +156,8 @@ def test_what_cannot_be_packed(tmp_path):
         (source, "int16:x", "expected int8 uint8"),
         (tmp_path / "i.npy", "int8", "samples of int16"),
         (tiff(tmp_path / "inf.tif", infinite), "int16", "infinite"),
+        # encodes, and decodes to infinity
+        (tiff(tmp_path / "max.tif", HUGE, nodata=None), "int16", "do not fit"),
     ):
         with pytest.raises(OptionError, match=match):
             anychunk.convert(given, target, pack=pack)

@@ -6,7 +6,7 @@ import pytest
 from anychunk.errors import SourceError
 from anychunk.io.object_stores import memory_store
 from anychunk.io.opening import read_object
-from anychunk.io.sink import create, put
+from anychunk.io.sink import create, creating, put
 
 
 def test_create_replaces_only_when_complete(tmp_path):
@@ -21,6 +21,20 @@ def test_create_replaces_only_when_complete(tmp_path):
         raise ZeroDivisionError
     assert target.read_bytes() == b"new"
     assert [path.name for path in target.parent.iterdir()] == ["f"]
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    target = tmp_path / "made"
+    with creating(str(target)) as file:
+        file.write(b"one")
+        assert not target.exists()
+        file.write(b"two")
+    assert target.read_bytes() == b"onetwo"
+    with pytest.raises(RuntimeError), creating(str(target)) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    assert target.read_bytes() == b"onetwo"
 
 
 @pytest.mark.parametrize("url", ["{tmp}/a/b/c", "memory://sink/a/b/c"])

@@ -309,3 +309,13 @@ def test_fsspec_finds_every_chunk_of_a_group(tmp_path):
                 assert mapper[f"{number}/0/0/{name}/{key}"], (name, key)
         assert (opened[f"{number}/0/0/image"][...] == number).all()
         assert np.diff(opened[f"{number}/0/0/x"][...]).all()
+
+
+def test_bytes_that_wait_come_back_in_order():
+    expected = [("a/b", b"one"), ("ü", b""), ("", b"x" * 100_000), ("a/b", b"again")]
+    with parquet.Spool() as spool:
+        assert list(spool) == []
+        for name, data in expected:
+            spool.add(name, data)
+        assert list(spool) == expected
+        assert list(spool) == expected

@@ -1,8 +1,7 @@
-"""Pytest plugin of `make test-in ENV=minimal`: skip tests that need an extra that is not installed.
+"""Pytest plug-in of `make test-in ENV=minimal`: skip tests that need an extra that is not installed.
 
-A test is skipped if its module, a fixture or the test itself fails because a package of an extra is
-missing, in this process or in one that it starts, and its source mentions the extra. One that does
-not mention it must work without, and fails.
+A test is skipped if it fails because a package of an extra is missing, in this process or in one
+that it starts, and its source mentions the extra. One that does not mention it must work without.
 """
 
 import importlib.util
@@ -10,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,23 +22,14 @@ WORDS = {
 """What a source that needs an extra mentions, if not only the extra's own name."""
 INDIRECT = {"distributed": "dask", "obspec_utils": "virtualizarr", "pandas": "xarray"}
 """Packages that come with those of an extra."""
-REASON = '{0} is not installed: pip install "anychunk[{0}]"'
 MISSING = re.compile(r"""No module named '(\w+)|pip install "anychunk\[(\w+)\]""")
 PACKAGES = INDIRECT | {
     re.match(r"[\w-]+", requirement)[0].replace("-", "_"): extra
     for extra in EXTRAS.keys() - {"all"}
     for requirement in EXTRAS[extra]
 }
-"""The extra of each package that is not installed."""
 PACKAGES = {name: PACKAGES[name] for name in PACKAGES if importlib.util.find_spec(name) is None}
-
-
-def missing_extra(text: str) -> str | None:
-    """Return the extra that an error message says is missing."""
-    for package, extra in MISSING.findall(text):
-        if extra in PACKAGES.values() or package in PACKAGES:
-            return extra or PACKAGES[package]
-    return None
+"""The extra of each package that is not installed."""
 
 
 def messages(error: BaseException | None) -> str:
@@ -50,41 +39,27 @@ def messages(error: BaseException | None) -> str:
     return told + messages(error.__cause__ or error.__context__)
 
 
-def attempt(path: Path) -> Iterator[Any]:
-    """Skip if an extra is missing that the file mentions."""
-    try:
-        return (yield)
-    except Exception as e:
-        extra, text = missing_extra(messages(e)), path.read_text("utf-8").lower()
-        if extra is not None and any(word in text for word in WORDS.get(extra, (extra,))):
-            pytest.skip(REASON.format(extra))
-        raise
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
-    return (yield from attempt(pyfuncitem.path))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[Any]:
-    return (yield from attempt(request.path))
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out a folder whose conftest needs an extra: pytest could not even start."""
-    conftest = collection_path / "conftest.py"
-    text = conftest.read_text("utf-8") if conftest.is_file() else ""
-    return bool(PACKAGES.keys() & re.findall(r"(?m)^(?:import|from) (\w+)", text)) or None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[Any]:
-    """Skip a module that cannot be imported without an extra."""
-    report = yield
-    if report.outcome == "failed" and isinstance(collector, pytest.Module):
-        extra = missing_extra(str(report.longrepr))
-        if extra is not None:
+def skip(report: pytest.TestReport | pytest.CollectReport, path: Path, told: str) -> None:
+    """Make a failure a skip if an extra is missing that the file mentions."""
+    text = path.read_text("utf-8").lower()
+    for package, named in MISSING.findall(told) if report.failed else ():
+        extra = named or PACKAGES.get(package)
+        if extra in PACKAGES.values() and any(w in text for w in WORDS.get(extra, (extra,))):
             report.outcome = "skipped"
-            report.longrepr = (str(collector.path), 1, f"Skipped: {REASON.format(extra)}")
+            report.longrepr = (str(path), 1, f'Skipped: pip install "anychunk[{extra}]"')
+            return
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
+    report = yield
+    skip(report, item.path, messages(call.excinfo and call.excinfo.value))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    if isinstance(collector, pytest.Module):
+        skip(report, collector.path, str(report.longrepr))
     return report

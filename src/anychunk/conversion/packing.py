@@ -16,7 +16,7 @@ from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType
 from anychunk.codecs.cast_value import CastValue, check_exact
 from anychunk.codecs.scale_offset import ScaleOffset
-from anychunk.errors import AnychunkError, ChunkEncodeError, OptionError
+from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, OptionError
 from anychunk.model.grid import Shape, touched_chunks
 from anychunk.model.index import Json
 
@@ -71,7 +71,11 @@ def choose(low: float, high: float, data_type: str, pack: str) -> Packing:
     first, last = int(kind.low) + 1, int(kind.high)  # the lowest is NaN
     margin = OPERATIONS * 2.0**-real.precision * max(abs(low), abs(high))
     finest = (high - low) / (last - first)
-    step = finest or 1.0
+    if low == high:  # without an error: the offset is the value, or one exact step from it
+        size, tiny = abs(np.dtype(data_type).type(low)), np.finfo(data_type).tiny
+        ulp = size - np.nextafter(size, 0, dtype=data_type)
+        first, finest, error = max(first, 0), float(max(ulp, 2 * tiny)), None
+    step = finest
     if error is not None:
         step = 2 * (error - margin)
     for _ in range(DOUBLINGS):
@@ -109,13 +113,16 @@ def _codecs(
 def _holds(
     codecs: tuple[ScaleOffset, CastValue], ends: "np.ndarray[tuple[int], np.dtype[np.floating]]"
 ) -> bool:
-    spec = ChunkSpec(ends.shape, ends.dtype, 0)
+    spec, stored = ChunkSpec(ends.shape, ends.dtype, 0), ends
     try:
         for codec in codecs:
-            ends = codec.encode_array(ends, spec)
-    except ChunkEncodeError:
+            stored = codec.encode_array(stored, spec)
+        decoded = stored
+        for codec in reversed(codecs):
+            decoded = codec.decode_array(decoded, spec)
+    except (ChunkEncodeError, ChunkDecodeError):
         return False
-    return bool(ends.min() > BY_NAME[codecs[1].data_type].low)
+    return bool(stored.min() > BY_NAME[codecs[1].data_type].low)
 
 
 def packings(conversion: "Conversion", workers: "Workers", pack: str) -> dict[str, Packing]:
