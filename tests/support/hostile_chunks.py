@@ -32,8 +32,7 @@ from anychunk.codecs.zarr_core import (
     ArraySpec,
     default_buffer_prototype,
 )
-from anychunk.decode.boxes import located
-from anychunk.errors import AnychunkError, InternalError
+from anychunk.errors import AnychunkError, InternalError, located
 
 URL = "https://awslabs.github.io/osml-imagery-io/codecs"
 SIDE = 64

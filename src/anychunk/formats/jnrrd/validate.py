@@ -23,11 +23,12 @@ from anychunk.io.block_cache import buffered
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage
+from anychunk.model.grid import chunk_box, chunk_coords
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json
 from anychunk.options import checked
 
 if TYPE_CHECKING:
-    from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
+    from anychunk.engine.run import Engine  # slow to import, and not needed to parse a file
 
 HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
 PER_AXIS = (
@@ -200,22 +201,21 @@ def check_encoding(header: Header) -> Iterator[Finding]:
 
 def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
     """Read and decode every stored chunk; yield those that fail."""
-    from anychunk.decode.boxes import ArrayReader
     from anychunk.decode.chunks import ChunkReader
+    from anychunk.engine.run import engine_of
 
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():
         if isinstance(array.chunks, Computed):
             continue
-        reader = ArrayReader(ChunkReader(array, sources, where=path))
-        yield from _bad_chunks(reader, array)
+        yield from _bad_chunks(engine_of(ChunkReader(array, sources, where=path)), array)
 
 
-def _bad_chunks(reader: "ArrayReader", array: ArrayIndex) -> Iterator[Finding]:
+def _bad_chunks(engine: "Engine", array: ArrayIndex) -> Iterator[Finding]:
     for number in range(math.prod(array.grid)):
+        box = chunk_box(chunk_coords(number, array.grid), array.chunk_shape, array.shape)
         try:
-            reader.chunk(number)
-
+            engine.box([(side.start, side.stop) for side in box])
         except (AnychunkError, FileNotFoundError) as e:
             field = "tile:metadata" if "checksum" in str(e) else "tile"
             yield Finding(severity="error", field=field, message=str(e))

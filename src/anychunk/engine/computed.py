@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk import resample as ds
-from anychunk.decode.boxes import ArrayReader
+from anychunk.engine.run import Engine
 from anychunk.errors import FormatError, LimitError
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.index import ArrayIndex, Computed, Json
@@ -60,17 +60,15 @@ def shrink(
     )
 
 
-def _downsample(
-    array: ArrayIndex, coords: Shape, configuration: Json, source: ArrayReader
-) -> Array:
+def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: Engine) -> Array:
     """Compute one chunk of a smaller array, zero beyond the edge of the array."""
     box = chunk_box(coords, array.chunk_shape, array.shape)
     made = shrink(
-        source.read,
+        lambda first, last: source.box(list(zip(first, last, strict=True))),
         start=tuple(side.start for side in box),
         stop=tuple(side.stop for side in box),
         ratio=tuple(configuration["ratio"]),
-        shape=source.index.shape,
+        shape=source.shape,
         method=configuration["method"],
         itemsize=source.dtype.itemsize,
     )
@@ -81,12 +79,10 @@ def _downsample(
     return out
 
 
-METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, ArrayReader], Array]] = {
-    "downsample": _downsample
-}
+METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, Engine], Array]] = {"downsample": _downsample}
 
 
-def compute_chunk(array: ArrayIndex, coords: Shape, source: ArrayReader) -> Array:
+def compute_chunk(array: ArrayIndex, coords: Shape, source: Engine) -> Array:
     """Compute the chunk of `array` at `coords` from the array that its index names."""
     chunks = array.chunks
     if not isinstance(chunks, Computed) or chunks.method not in METHODS:
