@@ -70,7 +70,7 @@ print(steps)
 INDEX = (
     KILLED
     + """
-anychunk.index_to(sys.argv[5:], sys.argv[4], combine=sys.argv[3], batch=2)
+anychunk.index_to(sys.argv[5:], sys.argv[4], combine=sys.argv[3], batch=2, overwrite=True)
 print(steps)
 """
 )
@@ -162,6 +162,8 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
         counts.add(count)
         if count:
             check(folder / name, "group", count)
-        anychunk.index_to(paths, combine="group", target=folder / name, batch=2)
+        anychunk.index_to(
+            paths, combine="group", target=folder / name, batch=2, overwrite=True
+        )
         check(folder / name, "group", 5)
     assert counts <= {5, 3 if is_replaced else 0}

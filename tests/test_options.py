@@ -52,7 +52,7 @@ def test_commands_have_the_names_of_python():
     own = {
         *("output", "as_json", "deep", "append", "keep_going", "option", "strict", "size", "at"),
         *("low", "high", "host", "port", "token", "memory", "allow_host", "origin", "open_browser"),
-        *("allow_redirects", "open", "open_page"),
+        *("allow_redirects", "open", "open_page", "verbose"),
     }
     known = {*public_options.types(), *own}
     for command, listed in public_options.commands().items():

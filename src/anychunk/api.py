@@ -84,6 +84,7 @@ def index(
         **options: Options of the format itself:
 
             - DTED: `checksums=False` reads records whose checksums are wrong.
+            - Icechunk: `branch`, `tag` or `snapshot`, which version is opened.
             - JNRRD, NRRD, saved indexes and STAC items: `allow=[…]`, folders or url prefixes
               outside the file's own folder that it may refer to (`["*"]`: anywhere).
             - N5: `axes="zyx"` or `"xyz"`, the order of dimensions; `content="samples"` or
@@ -159,8 +160,8 @@ def open(  # noqa: A001 - the public name is anychunk.open
         **options: All other options of `index`: `format`, `combine`, `along`, `overlap`, `dates`,
             `order`, `duplicates`, `georeference`, `assets`, `sign`, `check_proj`, `executor`,
             `failures`, and those of the formats: `allow` (JNRRD, NRRD, saved indexes, STAC),
-            `axes` and `content` (N5), `checksums` (DTED), `rsets`, `justify`, `complex_pairs`
-            (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
+            `axes` and `content` (N5), `branch`, `snapshot` and `tag` (Icechunk), `checksums`
+            (DTED), `rsets`, `justify`, `complex_pairs` (NITF), `sidecars` (TIFF, NITF, JPEG 2000).
 
     Returns:
         A `zarr.Group`; a `zarr.Array` where the url is itself one array, such as an N5 dataset.

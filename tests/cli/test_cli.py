@@ -160,12 +160,12 @@ def test_a_file_without_permission(tmp_path, command):
         (["index", "a.tif", "-o", "x.json", "--append"], ["--append", "kerchunk", ".icechunk"]),
         (["index", "a.tif", "-o", "x.json", "--combine", "pile"], ["'pile'", "stack concat"]),
         (["index", "a.tif", "-o", "x.json", "--copy", "all"], ["'all'", "never or needed"]),
-        (["index", "a.tif", "-o", "x.parquet", "--layout", "osml"], ["--layout", "kerchunk"]),
+        (["index", "{file}", "-o", "x.icechunk", "--layout", "osml"], ["--layout", "kerchunk"]),
         (["thumb", "{file}", "--at", "q=1"], ["'q'"]),
         (["thumb", "{file}", "--at", "z:1"], ["'z:1'", "AXIS=INDEX"]),
         (["thumb", "{file}", "--image", "7"], ["image 7", "1"]),
         (["convert", "{file}", "x.xyz"], ["x.xyz", ".zarr .tif .ome.tif .n5 .jnrrd"]),
-        (["convert", "{file}", "x.n5", "--shard", "8x8"], ["x.n5", "shard", ".zarr"]),
+        (["convert", "{file}", "x.n5", "--shard", "8x8"], ["x.n5", "shard"]),
     ],
 )
 def test_wrong_usage_is_one_line(capsys, file, arguments, values):

@@ -168,10 +168,10 @@ def test_help_has_exit_codes_and_no_types_of_flags(capsys, command):
 @pytest.mark.parametrize("flag", ["-q", "--quiet"])
 def test_quiet(capsys, files, flag):
     for arguments in (
-        ["convert", files / "p.tif", files / "out.zarr"],
+        ["convert", files / "p.tif", files / "out.zarr", "--overwrite"],
         ["verify", files / "p.tif"],
-        ["thumb", files / "p.tif", "-o", files / "p.png"],
-        ["index", files / "p.tif", "-o", files / "p.json"],
+        ["thumb", files / "p.tif", "-o", files / "p.png", "--overwrite"],
+        ["index", files / "p.tif", "-o", files / "p.json", "--overwrite"],
     ):
         assert run(capsys, flag, *arguments) == (0, "", "")
         assert run(capsys, *arguments, "--json", flag)[1]
@@ -358,7 +358,7 @@ def test_an_index_does_not_replace_a_pipe(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     code, _, err = run(
         capsys, "index", str(tmp_path / "a.tif"), "-o", str(tmp_path / "pipe"), "--format",
-        "kerchunk",
+        "kerchunk", "--overwrite",
     )  # fmt: skip
     assert (code, "not a regular file" in err) == (2, True)
     assert (tmp_path / "pipe").is_fifo()

@@ -277,14 +277,14 @@ def test_command_line(named, tmp_path, capsys):
     target = str(tmp_path / "a.json")
     assert run("-o", target, "--dates", "%Y%m%d") == (0, "")
     check(opened(target))
-    assert run("-o", target, "--dates", "%Y%m%d", "--order", "given") == (0, "")
+    assert run("-o", target, "--dates", "%Y%m%d", "--order", "given", "--overwrite") == (0, "")
     check(opened(target), TRUTH[[2, 0, 3, 1]], [0, 1, 2, 3])
-    assert run("-o", target, "--dates", "none") == (0, "")
+    assert run("-o", target, "--dates", "none", "--overwrite") == (0, "")
     assert "t" not in opened(target).coords
     assert run("-o", str(tmp_path / "a.icechunk"), "--dates", "%Y%m%d", "--append") == (0, "")
     check(opened(tmp_path / "a.icechunk"))
     for wrong in (("--dates", "day"), ("--order", "up"), ("--duplicates", "no")):
-        code, err = run("-o", target, *wrong)
+        code, err = run("-o", target, *wrong, "--overwrite")
         assert (code, err.count("\n")) == (2, 1)
         assert wrong[0] in err
 

@@ -479,7 +479,7 @@ def test_command_line(tmp_path, capsys):
     code, printed = run("-o", str(tmp_path / "b.json"), *chosen)
     assert code == 0
     assert list(anychunk.index(tmp_path / "b.json").members) == ["scene_0", "scene_1", "scene_2"]
-    code, printed = run("-o", target, "--combine", "stack")
+    code, printed = run("-o", str(tmp_path / "c.json"), "--combine", "stack")
     assert (code, printed.err.count("\n")) == (2, 1)
     assert "choose some by assets=" in printed.err
 

@@ -113,7 +113,8 @@ def test_an_interrupt_leaves_running_tasks_unrecorded(conversion, journal, monke
 
 
 def test_a_difference_is_an_error(conversion, journal, monkeypatch):
-    monkeypatch.setattr(Conversion, "compare", lambda self, task: [f"0 {task.coords}: 7, not 8"])
+    different = ["0 (0, 0): 7, not 8"]
+    monkeypatch.setattr(Conversion, "compare", lambda self, task: (different, {}))
     with (
         pytest.raises(FormatError, match=r"b\.zarr: 0 \("),
         ex.start_workers(2, None, conversion) as workers,

@@ -13,7 +13,7 @@ import zarr
 
 import anychunk
 from anychunk.conversion.staging import Journal
-from anychunk.errors import AnychunkError
+from anychunk.errors import AnychunkError, TargetExistsError
 from tests.read.test_replaced_files import change
 
 pytestmark = pytest.mark.skipif(
@@ -94,3 +94,18 @@ def test_the_same_file_is_resumed(tmp_path, stopped, name):
     done = anychunk.convert(tmp_path / "a.npy", target, **OPTIONS[target.name])
     assert done.skipped_bytes > 0
     np.testing.assert_array_equal(READERS[name](target), OLD)
+
+
+@pytest.mark.parametrize("how", ["replaced", "rewritten"])
+@pytest.mark.parametrize("name", READERS)
+def test_a_finished_target_is_not_taken_for_that_of_another_file(tmp_path, name, how):
+    file, target = tmp_path / "a.npy", tmp_path / name
+    np.save(file, OLD)
+    np.save(tmp_path / "new.npy", NEW)
+    anychunk.convert(file, target, **OPTIONS[name])
+    change(file, (tmp_path / "new.npy").read_bytes(), how)
+    with pytest.raises(TargetExistsError):
+        anychunk.convert(file, target, **OPTIONS[name])
+    np.testing.assert_array_equal(READERS[name](target), OLD)
+    anychunk.convert(file, target, overwrite=True, **OPTIONS[name])
+    np.testing.assert_array_equal(READERS[name](target), NEW)

@@ -30,7 +30,7 @@ def url(request, tmp_path):
 def finished(url, plan, *, overwrite=False):
     target = Target(url, None)
     journal = target.prepare(plan.fingerprint, overwrite=overwrite)
-    target.finish(plan, journal, overwrite=overwrite)
+    target.finish(journal, plan.root, overwrite=overwrite)
     return target
 
 
@@ -42,14 +42,10 @@ def test_metadata_is_written_at_the_end(url, plan):
     target = Target(url, None)
     journal = target.prepare(plan.fingerprint, overwrite=False)
     assert not target.exists()
-    assert not target.is_finished(plan.fingerprint)
-    target.finish(plan, journal, overwrite=False)
+    target.finish(journal, plan.root, overwrite=False)
     assert target.exists()
-    assert target.is_finished(plan.fingerprint)
-    assert not target.is_finished("another")
     root = metadata(url, "zarr.json")
     assert (root["zarr_format"], root["node_type"]) == (3, "group")
-    assert root["attributes"]["anychunk"]["conversion"] == plan.fingerprint
     assert metadata(url, "0/image/zarr.json") == json.loads(json.dumps(plan.arrays[0].metadata))
     assert read_object(f"{url}/.anychunk/journal") is None
 
@@ -91,7 +87,8 @@ def test_overwriting_replaces_everything(url, plan, tmp_path):
         (tmp_path / "b.zarr" / "old").write_bytes(b"old")
     other = make_plan(plan.source, ZarrOptions(axes="yx", chunk=(2, 2)), 1)
     finished(url, other, overwrite=True)
-    assert Target(url, None).is_finished(other.fingerprint)
+    [found] = other.arrays
+    assert metadata(url, "0/image/zarr.json") == json.loads(json.dumps(found.metadata))
     assert read_object(f"{url}/old") is None
     assert read_object(f"{url}/0/c/9/9") is None
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "a.npy") in ([], ["b.zarr"])
@@ -112,10 +109,3 @@ def test_a_link_in_place_of_the_part_is_refused(tmp_path, plan):
         with pytest.raises(FormatError, match=r"\.b\.zarr\.part"):
             Target(str(tmp_path / "b.zarr"), None).prepare("abc", overwrite=overwrite)
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"attributes": {"anychunk": 7}}', "\\x00"])
-def test_other_metadata_is_not_a_finished_conversion(tmp_path, content):
-    (tmp_path / "b.zarr").mkdir()
-    (tmp_path / "b.zarr" / "zarr.json").write_text(content)
-    assert not Target(str(tmp_path / "b.zarr"), None).is_finished("abc")

@@ -113,7 +113,7 @@ def test_what_is_computed_is_what_is_written(conversion):
     checksums = {task: conversion.write(task) for task in every_task(conversion)}
     for task, checksum in checksums.items():
         assert conversion.stored_checksum(task) == checksum
-        assert conversion.compare(task) == []
+        assert conversion.compare(task) == ([], {})
     first = conversion.plan.arrays[0]
     np.testing.assert_array_equal(
         conversion.read_target(first, (slice(0, 70), slice(0, 90))), VALUES
@@ -131,7 +131,7 @@ def test_damage_is_found_by_checksum_and_by_comparison(conversion, tmp_path):
         conversion.encoder(first).encode(changed).tobytes()
     )
     assert conversion.stored_checksum(tasks[0]) != checksums[0]
-    (finding,) = conversion.compare(tasks[0])
+    (finding,), _ = conversion.compare(tasks[0])
     right = int(VALUES[3, 4])
     assert all(text in finding for text in ("0/image (3, 4)", str(right), str(right + 1), "1 "))
     (tmp_path / "b.zarr/0/image/c/0/0").unlink()
@@ -143,7 +143,7 @@ def test_a_pickled_conversion_writes_the_same(conversion):
     checksum = conversion.write(task)
     copy = pickle.loads(pickle.dumps(conversion))
     assert copy.write(task) == checksum
-    assert copy.compare(task) == []
+    assert copy.compare(task) == ([], {})
 
 
 def test_a_conversion_stops_between_regions(conversion):

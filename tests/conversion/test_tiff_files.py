@@ -331,7 +331,7 @@ def test_bands_apart(tmp_path, interleave):
     convert(
         made(tmp_path, [values]),
         path,
-        options={"interleave": interleave},
+        interleave=interleave,
         chunk=(128, 128),
         levels=2,
         verify=True,
@@ -356,7 +356,7 @@ def test_bigtiff(tmp_path):
     values = smooth((300, 400))
     path = tmp_path / "a.tif"
     convert(
-        made(tmp_path, [values]), path, options={"bigtiff": True}, chunk=(128, 128), verify=True
+        made(tmp_path, [values]), path, bigtiff=True, chunk=(128, 128), verify=True
     )
     assert path.read_bytes()[:4] == b"II+\0"
     with rasterio.open(path) as found:
@@ -618,7 +618,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_predictors():
-    deflate, lerc = parse_compression("deflate"), parse_compression("lerc")
+    deflate, lerc = parse_compression("deflate", None), parse_compression("lerc", None)
     assert predictor_for(deflate, np.dtype("u2"), None) == 2
     assert predictor_for(deflate, np.dtype("f4"), "auto") == 3
     assert predictor_for(deflate, np.dtype("f4"), "horizontal") == 2

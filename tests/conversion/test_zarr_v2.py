@@ -138,13 +138,12 @@ def test_types(tmp_path, dtype):
     assert np.array_equal(found[:], values)
 
 
-def test_an_interrupted_conversion_is_resumed(tmp_path):
+def test_an_existing_target_is_replaced_only_if_asked(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(64 * 64, dtype="uint32").reshape(64, 64))
-    first = anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", like=LIKE, verify=True)
-    again = anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", like=LIKE, verify=True)
-    assert (first.skipped_bytes, again.skipped_bytes) == (0, first.nbytes)
-    with pytest.raises(anychunk.AnychunkError, match="already exists"):
-        anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr")
+    anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", like=LIKE, verify=True)
+    for options in ({"like": LIKE}, {}):
+        with pytest.raises(anychunk.AnychunkError, match="already exists"):
+            anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", **options)
     anychunk.convert(tmp_path / "a.npy", tmp_path / "a.zarr", overwrite=True)
     assert not (tmp_path / "a.zarr/.zgroup").exists()
     assert (tmp_path / "a.zarr/zarr.json").exists()

@@ -404,8 +404,9 @@ def test_s3_by_every_name_of_its_options(tiff, tmp_path, monkeypatch):
             np.testing.assert_array_equal(pixels(anychunk.open(url, storage=storage)), VALUES)
         # Icechunk gets its keys from the same function, for the repository and for the sources
         target = "s3://bucket/p.icechunk"
-        assert anychunk.append(url, target, combine="stack", storage=provider) == 1
-        assert anychunk.append(url, target, combine="stack", storage=provider) == 0
+        both = {"storage": provider, "target_storage": provider}
+        assert anychunk.append(url, target, combine="stack", **both) == 1
+        assert anychunk.append(url, target, combine="stack", **both) == 0
         np.testing.assert_array_equal(pixels(anychunk.open(target, storage=provider)), VALUES)
         # stores of obstore, with a prefix or without, by a url or by a path in them
         config = {k: v for k, v in options.items() if k != "client_options"}

@@ -8,12 +8,14 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 
+import nrrd
 import numpy as np
 import pytest
 import tifffile
 
 import anychunk
 from anychunk import references
+from anychunk.codecs.seek.walk import Walker
 from anychunk.decode.windows import TileWindows
 from anychunk.formats import _jpeg2000_windows
 from anychunk.io import forking, http
@@ -225,6 +227,39 @@ def test_a_thread_decodes_a_tile(folder, monkeypatch):
         go_on.set()
         thread.join(PATIENCE_S)
     np.testing.assert_array_equal(found[0], VALUES[30:80, 100:150])
+
+
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+def test_a_thread_decodes_a_stream(tmp_path, monkeypatch):
+    """The child reads the array that a thread of its parent is in the middle of."""
+    values = np.random.default_rng(0).integers(0, 99, (64, 256, 256), dtype="u1")
+    nrrd.write(str(tmp_path / "a.nrrd"), values.T, {"encoding": "gzip"}, compression_level=1)
+    array = anychunk.open_array(tmp_path / "a.nrrd")
+    begun, go_on = threading.Event(), threading.Event()
+    take = Walker._take
+
+    def blocked(self, *given):
+        take(self, *given)
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(Walker, "_take", blocked)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(array[0]))
+    thread.start()
+    try:
+        assert begun.wait(PATIENCE_S)
+
+        def in_child():
+            Walker._take = take
+            np.testing.assert_array_equal(array[60], values[60])
+            np.testing.assert_array_equal(array[3], values[3])
+
+        assert exit_code(in_child) == 0
+    finally:
+        go_on.set()
+        thread.join(PATIENCE_S)
+    np.testing.assert_array_equal(found[0], values[0])
 
 
 @pytest.mark.processes

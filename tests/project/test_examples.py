@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 # `make demo` runs the demo
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if not p.name.startswith("demo"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)( title=[^\n]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 PLAIN = re.compile(r"anychunk( +('[^']*'|[\w:/.,=+-]+|(?<= )#.*))*")
@@ -40,8 +40,9 @@ NOT_RUN = ("pip install ", "make ", "anychunk serve ")
 
 
 def blocks(page):
-    """Return (language, text) of every block of a page."""
-    return BLOCK.findall(page.read_text("utf-8"))
+    """Return (language, text) of every block of a page; those with titles are files of packages."""
+    found = BLOCK.findall(page.read_text("utf-8"))
+    return [(language, text) for language, title, text in found if not title]
 
 
 # a busy machine takes long to draw
@@ -75,6 +76,20 @@ def run_tests(text, folder):
     """Run a block of test classes as a user of the contracts would."""
     (folder / "test_block.py").write_text(text, "utf-8")
     run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"], folder)
+
+
+def install(table, folder):
+    """Declare the entry points of a block as those of an installed package of the folder."""
+    groups = table["project"]["entry-points"]
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {module}" for name, module in points.items()))
+    ]
+    package = folder / "example-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: example\nVersion: 1\n", "utf-8")
+    (package / "entry_points.txt").write_text("\n".join(lines), "utf-8")
 
 
 def run_shell(text, folder, environment):
@@ -138,7 +153,7 @@ def test_blocks(page, tmp_path):
             elif language == "text":
                 assert without_spaces(printed) == without_spaces(text)
             elif language == "toml":
-                assert tomllib.loads(text)
+                install(tomllib.loads(text), folder)
             elif language == "json":
                 check_codecs(text)
             else:

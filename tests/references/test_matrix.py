@@ -119,15 +119,16 @@ def truth_of(name):
     return GREY
 
 
-def saved(node, name, form, url, **options):
+def saved(node, name, form, url, storage=None):
     """Save in one format; return (target, path of the array), or None if it is refused."""
     suffix, settings = FORMS[form]
     target = f"{url}/{form}.{suffix}"
+    both = {"storage": storage, "target_storage": storage}
     if (name, form) in REFUSED:
         with pytest.raises(UnsupportedError, match=REFUSED[name, form]):
-            references.save(node, target, copy="needed", **settings, **options)
+            references.save(node, target, copy="needed", **settings, **both)
         return None
-    references.save(node, target, copy="needed", **settings, **options)
+    references.save(node, target, copy="needed", **settings, **both)
     path = first_array(node)
     return target, "0/data" if form.startswith("osml") else path
 

@@ -107,7 +107,7 @@ def test_groups_hold_the_metadata_below_them(tmp_path, monkeypatch):
         "image", "c", "x", "y", "spatial_ref", "scale", "offset",
     }  # fmt: skip
     monkeypatch.setattr(documents, "MOST_IMAGES", 1)
-    scene(tmp_path, file="b", images=2).save(tmp_path / "i.json")
+    scene(tmp_path, file="b", images=2).save(tmp_path / "i.json", overwrite=True)
     refs = json.loads((tmp_path / "i.json").read_text())["refs"]
     held = {k for k, v in refs.items() if "consolidated_metadata" in v}
     assert held == {f"{path}/zarr.json" for path in ("0", "0/0", "0/1", "1", "1/0", "1/1")}

@@ -57,7 +57,7 @@ def test_separate_bands_are_compared(tmp_path, reader):
 def test_zarr_documents_that_read_n5_blocks_transposed(tmp_path, codec, format):
     """Example 3 of the proposals of pad and offset, and two documents that read them right."""
     data, folder = np.arange(8 * 12, dtype="uint16").reshape(8, 12), tmp_path / "a.n5"
-    options = {"block": (4, 4), "compression": "zstd", "also_zarr": True}
+    options = {"chunk": (4, 4), "compression": "zstd", "also_zarr": True}
     anychunk.write(data if codec != "n5_default" else data[:7], folder, **options)
     file = folder / "zarr.json"
     document = json.loads(file.read_text())

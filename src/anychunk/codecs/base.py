@@ -154,7 +154,6 @@ class ChunkSpec:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-@lru_cache(maxsize=256)
 def chunk_spec(spec: ArraySpec) -> ChunkSpec:
     """Return the `ChunkSpec` for zarr's spec of a chunk."""
     return ChunkSpec(spec.shape, spec.dtype.to_native_dtype(), spec.fill_value)

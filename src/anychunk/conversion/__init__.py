@@ -196,28 +196,20 @@ def to_zarr(
     target = Target(url, target_storage, zarr_format=plan.zarr_format)
     errors: dict[str, float] = {}
     with target.locked():
-        is_finished = target.is_finished(plan.fingerprint)
-        journal = None
-        if not is_finished:
-            key = with_files(plan.fingerprint, node.pins)
-            journal = target.prepare(key, overwrite=overwrite)
+        journal = target.prepare(with_files(plan.fingerprint, node.pins), overwrite=overwrite)
         conversion = Conversion(
             plan,
-            url if is_finished else target.part,
+            target.part,
             source_storage=storage,
             target_storage=target_storage,
             given=given,
             part=part,
         )
-        skipped = plan.nbytes
         with start_workers(count, executor, conversion) as workers:
-            if journal is not None:
-                skipped = write_all(conversion, journal, workers, progress)
+            skipped = write_all(conversion, journal, workers, progress)
             if verify or options.packed:
                 errors = compare_all(conversion, workers, progress)
-        if journal is not None:
-            root = with_limits(plan, conversion)
-            target.finish(plan, journal, overwrite=overwrite, root=root)
+        target.finish(journal, with_limits(plan, conversion), overwrite=overwrite)
     return Report(
         target=url,
         arrays=len(plan.arrays),

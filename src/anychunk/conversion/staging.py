@@ -38,8 +38,8 @@ REWRITE_S = 5.0
 def with_files(fingerprint: str, pins: Mapping[str, Pin]) -> str:
     """Return the fingerprint of a plan and of the local files that it reads now.
 
-    A file that took the place of another may have its size and modification time. The fingerprint
-    of the plan itself does not tell them apart: a finished target contains it, and may be moved.
+    A file that took the place of another may have its size and modification time, which are all
+    that the plan knows of it.
     """
     files = []
     for url, pin in sorted(pins.items()):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import cast
 
 from anychunk.conversion import zarr_v2
-from anychunk.conversion.plan import Plan
 from anychunk.conversion.staging import UNFINISHED, Journal, locked
 from anychunk.errors import FormatError, SourceError, TargetExistsError
 from anychunk.io import sink
@@ -36,20 +35,6 @@ class Target:
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from writing to the same local target."""
         return locked(Path(self.part), self.url) if self.is_local else nullcontext()
-
-    def is_finished(self, fingerprint: str) -> bool:
-        """Whether the target already holds the result of the plan with this fingerprint."""
-        name = "zarr.json" if self.zarr_format == 3 else ".zattrs"
-        data = read_object(f"{self.url}/{name}", storage=self.storage)
-        if data is None or (self.zarr_format == 2 and not self._has(".zgroup")):
-            return False
-        try:
-            document = json.loads(data.tobytes())
-            attributes = document["attributes"] if self.zarr_format == 3 else document
-            found = attributes["anychunk"]["conversion"]
-        except (ValueError, KeyError, TypeError):
-            return False
-        return bool(found == fingerprint)
 
     def exists(self) -> bool:
         """Whether anything is under the target's name."""
@@ -81,28 +66,20 @@ class Target:
         journal.start()
         return journal
 
-    def finish(
-        self, plan: Plan, journal: Journal, *, overwrite: bool, root: GroupIndex | None = None
-    ) -> None:
+    def finish(self, journal: Journal, root: GroupIndex, *, overwrite: bool) -> None:
         """Write all metadata and coordinates, the root's last, and make the target visible.
 
         Parameters:
-            plan: What was written.
-            journal: Of its tasks, which is deleted.
+            journal: Of what was written, which is deleted.
+            root: The hierarchy.
             overwrite: Whether an existing target is replaced.
-            root: The hierarchy, if it is not that of the plan.
         """
-        whole = plan.root if root is None else root
-        about = {**whole.attributes["anychunk"], "conversion": plan.fingerprint}
-        whole = GroupIndex(
-            members=whole.members, attributes={**whole.attributes, "anychunk": about}
-        )
-        nodes = list(reversed(list(walk(whole))))
+        nodes = list(reversed(list(walk(root))))
         for path, node in nodes:
             if isinstance(node, ArrayIndex):
                 self._put_inline(path, node)
         if self.zarr_format == 2:
-            for key, content in zarr_v2.documents(whole):
+            for key, content in zarr_v2.documents(root):
                 self._put(key, content)
         else:
             for path, node in nodes:

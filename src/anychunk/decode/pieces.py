@@ -19,6 +19,7 @@ from anychunk.codecs.seek.points import begin
 from anychunk.codecs.seek.walk import Stream, Verdict, Walker
 from anychunk.codecs.tiff.decoders import inflate
 from anychunk.errors import ChunkDecodeError, MissingFileError
+from anychunk.io.forking import Lock, in_child
 from anychunk.io.source import Bytes1D, Source, is_remote
 from anychunk.model.fronts import DECODED, FRONT, Front, read_front
 from anychunk.model.index import PIECE, ArrayIndex, ByteRanges
@@ -76,7 +77,8 @@ class Pieces:
         self._reader, self.compression = reader, compression
         self._walkers: OrderedDict[Key, Walker] = OrderedDict()
         self._verdicts: dict[Key, Verdict] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
+        in_child(self._forget_states)
 
     @cached_property
     def starts(self) -> Sequence[int]:
@@ -97,6 +99,10 @@ class Pieces:
     def begin(self, reading: "Reading") -> "PieceReading":
         """Begin one read by the caller."""
         return PieceReading(self, reading)
+
+    def _forget_states(self) -> None:
+        # in a forked child: a thread of the parent may have been decoding
+        self._walkers.clear()
 
     def verdict(self, key: Key) -> Verdict:
         """Return what is known about a stream; it outlives the states of its walker."""

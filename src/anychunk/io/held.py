@@ -7,7 +7,6 @@ pickled index; open files do not.
 
 import io
 import os
-import threading
 from collections.abc import Buffer, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -17,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from anychunk.errors import OptionError, SourceError, TruncatedError, UnsupportedError
+from anychunk.io.forking import Lock
 from anychunk.io.memory import MemorySource
 from anychunk.io.source import Bytes1D, Signed, Source, Storage, check_range, signed_of, slashes
 from anychunk.model.pin import Pin
@@ -40,7 +40,7 @@ class OpenFileSource:
         self.url = url
         self.token = object()
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = Lock()
         with self._lock:
             self._size = file.seek(0, io.SEEK_END)
 

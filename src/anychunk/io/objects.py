@@ -1,7 +1,6 @@
 """Remote objects, read by range."""
 
 import re
-import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from anychunk import limits
 from anychunk.errors import LimitError, SourceError, TruncatedError
 from anychunk.io import measuring
 from anychunk.io.errors import first_line, remote_errors
+from anychunk.io.forking import Lock
 from anychunk.io.http import Answer, NoRangeError, Range, is_restricted, site_of
 from anychunk.io.object_stores import forget_store, object_store
 from anychunk.io.source import Bytes1D, OnChange, Storage, check_range, report_change, unsigned
@@ -253,7 +253,7 @@ class ObjectSource:
         self.url, self.storage = unsigned(url, storage)
         self._on_change: OnChange = on_change
         self._client = client_of(self.url, self.storage)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._pin = pin
         self._head = np.empty(0, np.uint8)
         self._token = object()

@@ -1,10 +1,13 @@
 """The two codecs in one pass give what they give one after the other."""
 
+import json
+
 import numpy as np
 import pytest
 import zarr
 from zarr.codecs import BytesCodec, TransposeCodec
 
+import anychunk
 from anychunk.codecs import CastValue, ScaleOffset
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast import fuse
@@ -109,3 +112,45 @@ def test_codecs_that_differ_in_the_sign_of_a_zero():
         expected = (np.array([-0.0]) - offset) * 2.0
         found = codec.encode_array(np.array([-0.0]), ChunkSpec((1,), values.dtype))
         assert found.tobytes() == expected.tobytes()
+
+
+def sharded(codec, configuration, fill):
+    """Return a store of zarr's whose only shard lacks its second chunk."""
+    shards = {
+        "chunk_shape": [2],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [4],
+        "data_type": "float64",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": fill,
+        "codecs": [
+            {"name": codec, "configuration": configuration},
+            {"name": "sharding_indexed", "configuration": shards},
+        ],
+        "attributes": {},
+    }
+    store = zarr.storage.MemoryStore(
+        {"zarr.json": zarr.core.buffer.cpu.Buffer.from_bytes(json.dumps(metadata).encode())}
+    )
+    zarr.open_array(store)[:2] = [1, 2]
+    return store
+
+
+@pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed` codec")
+def test_absent_chunks_of_shards_behind_codecs_that_differ_in_the_sign_of_a_zero():
+    casts = [
+        {"data_type": "float32", "scalar_map": {"encode": [[5, zero]]}} for zero in (0.0, -0.0)
+    ]
+    scales = [{"offset": offset, "scale": 2.0} for offset in (0.0, -0.0)]
+    stores = [sharded("cast_value", cast, 5) for cast in casts]
+    stores += [sharded("scale_offset", scale, -0.0) for scale in scales]
+    expected = [zarr.open_array(store)[...].tobytes() for store in stores]
+    assert expected[0] != expected[1]
+    anychunk.enable()
+    assert [zarr.open_array(store)[...].tobytes() for store in stores] == expected

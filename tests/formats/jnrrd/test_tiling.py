@@ -185,16 +185,16 @@ def test_format(tmp_path):
     ("options", "version"),
     [
         ({}, "v1.0.0"),
-        ({"padding_value": 3, "overlap": 1, "levels": 2, "compression": "gzip"}, "v1.0.0"),
+        ({"padding_value": 3, "halo": (1, 1), "levels": 2, "compression": "gzip"}, "v1.0.0"),
         ({"sparse": True}, "v1.1.0"),
-        ({"sparse": True, "storage": "external", "files": True}, "v1.1.0"),
+        ({"sparse": True, "external": True, "files": True}, "v1.1.0"),
         ({"padding_value": np.nan}, "v1.1.0"),
     ],
 )
 def test_declared_version(tmp_path, options, version):
     """Tiles that are left out, and NaN as null, are features of version 1.1."""
     values = np.where(GRID < 40, 0, GRID).astype("float32")
-    anychunk.write(values, tmp_path / "a.jnrrd", tile=(3, 4), **options)
+    anychunk.write(values, tmp_path / "a.jnrrd", chunk=(3, 4), **options)
     found = header(tmp_path / "a.jnrrd")
     assert found["extensions"]["tile"].rpartition("/")[2] == version
     assert (0 in found.get("tile:size_table", [])) <= (version == "v1.1.0")

@@ -1,5 +1,6 @@
 """Fields of the tiling extension: which fit, which do not, and what else is shown of them."""
 
+import gzip
 import json
 import math
 
@@ -64,6 +65,19 @@ def test_schema():
     assert validator.is_valid({**base, "levels": 2, "level_scales": [1, 2]})
     assert not validator.is_valid({**base, "levels": 2, "level_scales": [1, "2"]})
     assert not validator.is_valid({**base, "levels": 2})
+    # section 12: what else a field requires
+    outside = {**base, "storage": "external"}
+    assert validator.is_valid({**outside, "pattern": "{x}"})
+    assert validator.is_valid({**outside, "files": []})
+    scales = {"levels": 2, "level_scales": [1, 2]}
+    for bad in (
+        base | {"enabled": False},
+        {key: value for key, value in base.items() if key != "offset_table"},
+        outside,
+        base | scales | {"levels_stored": [0]},
+        base | {"level_tile_sizes": [[1]]},
+    ):
+        assert not validator.is_valid(bad), bad
 
 
 def test_unaware_readers(tmp_path):
@@ -196,3 +210,64 @@ def test_describe_shows_no_tables(tmp_path):
     anychunk.write(np.zeros(300, np.uint8), path, chunk=(1,))
     assert "tile:offset_table" not in json.dumps(anychunk.describe(path))
     assert anychunk.open(path)["0"].attrs["jnrrd"]["tile:sizes"] == [1]
+
+
+def bricks(values, tile):
+    """Cut a volume (z, y, x) into tiles (x, y, z) in table order."""
+    starts = [range(0, n, t) for n, t in zip(values.shape, tile[::-1], strict=True)]
+    return {
+        (x // tile[0], y // tile[1], z // tile[2]): values[
+            z : z + tile[2], y : y + tile[1], x : x + tile[0]
+        ].tobytes()
+        for z in starts[0]
+        for y in starts[1]
+        for x in starts[2]
+    }
+
+
+SPACE = {"space": "right_anterior_superior"}
+TILING = {"tile:enabled": True, "tile:dimensions": [0, 1, 2]}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_example_of_internal_tiles(tmp_path, is_first):
+    """Sections 9.1 and 9.3 as printed, but for sizes and offsets; tiles have no table of sizes."""
+    kind = "float32" if is_first else "uint8"
+    volume = np.random.default_rng(0).integers(0, 200, (8, 32, 32)).astype(kind)
+    levels = [volume] if is_first else [volume[::n, ::n, ::n].copy() for n in (1, 2, 4, 8)]
+    encode = gzip.compress if is_first else bytes
+    tiles = [[encode(t) for t in bricks(level, (4, 4, 1)).values()] for level in levels]
+    starts = np.cumsum([1 << 16, *(len(t) for level in tiles for t in level)]).tolist()
+    firsts = np.cumsum([0, *map(len, tiles)]).tolist()[:-1]
+    fields = core([32, 32, 8], kind) | SPACE | {"extensions": {"tile": URI}} | TILING
+    fields |= {"tile:sizes": [4, 4, 1], "tile:storage": "internal", "tile:format": "contiguous"}
+    if not is_first:
+        fields |= {"tile:levels": 4, "tile:level_scales": [1, 2, 4, 8]}
+        fields |= {"tile:level_offsets": [starts[n] for n in firsts]}
+    fields |= {"tile:offset_table": starts[:-1]} | (
+        {"tile:compression": "gzip"} if is_first else {}
+    )
+    path = write(tmp_path / "a.jnrrd", fields)
+    head = path.read_bytes()
+    path.write_bytes(head.ljust(1 << 16, b"\n") + b"".join(t for level in tiles for t in level))
+    for number, level in enumerate(levels):
+        np.testing.assert_array_equal(read(path, number), level)
+
+
+def test_example_of_external_tiles(tmp_path):
+    """Section 9.2 as printed, but for sizes; its folder is absolute, and the header has no encoding."""
+    volume = np.random.default_rng(0).integers(0, 9999, (4, 16, 16), dtype=np.uint16)
+    folder = tmp_path / "large_volume"
+    (folder / "tiles").mkdir(parents=True)
+    for (x, y, z), tile in bricks(volume, (8, 8, 2)).items():
+        (folder / f"tiles/volume_{z}_{y}_{x}.raw.gz").write_bytes(gzip.compress(tile))
+    fields = core([16, 16, 4], "uint16") | SPACE | {"extensions": {"tile": URI}} | TILING
+    del fields["encoding"]
+    fields |= {"tile:sizes": [8, 8, 2], "tile:storage": "external"}
+    fields |= {"tile:pattern": "tiles/volume_{z}_{y}_{x}.raw.gz", "tile:base_dir": f"{folder}/"}
+    fields |= {"tile:compression": "gzip"}
+    (tmp_path / "headers").mkdir()
+    path = write(tmp_path / "headers/a.jnrrd", fields)
+    with pytest.raises(FormatError, match="leads outside"):
+        read(path)
+    np.testing.assert_array_equal(read(path, allow=[str(tmp_path)]), volume)

@@ -312,7 +312,7 @@ def test_failing_source_leaves_the_old_file(tmp_path):
     anychunk.write(np.ones((4, 4), "u1"), path, chunk=(2, 2))
     before = path.read_bytes()
     with pytest.raises(OSError, match="the disk is gone"):
-        anychunk.write(Broken(), path, chunk=(8, 8), levels=2)
+        anychunk.write(Broken(), path, chunk=(8, 8), levels=2, overwrite=True)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -8,8 +8,8 @@ import tifffile
 import anychunk
 from anychunk.codecs.tiff import decoders
 from anychunk.codestream.jpeg2000 import read_main_header
+from anychunk.engine import chunks
 from anychunk.errors import AnychunkError
-from anychunk.zarr import batch
 from tests.support.http_server import serve
 
 SIZE = 304
@@ -21,7 +21,7 @@ WINDOWS = (np.s_[0:7, 0:9], np.s_[100:164, 30:90], np.s_[250:256, 200:256], np.s
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr("anychunk.codecs.chain.LEAST_PART", 1 << 14)
-    for cache in (batch.TOUCHED, batch.RECENT):
+    for cache in (chunks.TOUCHED, chunks.RECENT):
         cache.clear()
 
 

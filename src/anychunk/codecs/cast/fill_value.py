@@ -68,14 +68,14 @@ def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, A
     if type(fill) is not dtype.type:
         fill = spec.dtype.cast_scalar(fill)
     stored = np.asarray(fill, dtype)
-    encoded = _encoded_fill(codec, codec.strict, dtype, stored.tobytes())
+    encoded = _encoded_fill(codec, repr(codec), codec.strict, dtype, stored.tobytes())
     return replace(spec, dtype=zdtype, fill_value=encoded[()])
 
 
 @lru_cache(maxsize=256)
 def _encoded_fill(
-    codec: EncodesFill, strict: bool, dtype: np.dtype[Any], fill: bytes
+    codec: EncodesFill, text: str, strict: bool, dtype: np.dtype[Any], fill: bytes
 ) -> npt.NDArray[Any]:
-    # cached, because zarr resolves the spec for every chunk. `strict` is a key of the cache because
-    # codecs compare equal without it, but the result depends on it
+    # cached, because zarr resolves the spec for every chunk. `text` and `strict` are keys of the
+    # cache because codecs that compare equal may differ in the sign of a zero, and in `strict`
     return codec.encode_fill(np.frombuffer(fill, dtype).reshape(()))
