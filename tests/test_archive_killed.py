@@ -162,8 +162,6 @@ def test_index_killed_at_any_step_and_run_again(tmp_path, name, is_replaced):
         counts.add(count)
         if count:
             check(folder / name, "group", count)
-        anychunk.index_to(
-            paths, combine="group", target=folder / name, batch=2, overwrite=True
-        )
+        anychunk.index_to(paths, combine="group", target=folder / name, batch=2, overwrite=True)
         check(folder / name, "group", 5)
     assert counts <= {5, 3 if is_replaced else 0}

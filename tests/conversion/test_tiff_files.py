@@ -355,9 +355,7 @@ def test_booleans_are_bits(tmp_path):
 def test_bigtiff(tmp_path):
     values = smooth((300, 400))
     path = tmp_path / "a.tif"
-    convert(
-        made(tmp_path, [values]), path, bigtiff=True, chunk=(128, 128), verify=True
-    )
+    convert(made(tmp_path, [values]), path, bigtiff=True, chunk=(128, 128), verify=True)
     assert path.read_bytes()[:4] == b"II+\0"
     with rasterio.open(path) as found:
         np.testing.assert_array_equal(found.read(1), values)

@@ -414,9 +414,7 @@ def test_saved_tables_on_s3(ramp, tmp_path, monkeypatch):
     written(tmp_path / "data" / "bucket" / "a.j2k", data)
     with serve_s3(tmp_path / "data") as storage:
         url, saved = "s3://bucket/a.j2k", "s3://bucket/a.json"
-        anychunk.index(url, storage=storage).save(
-            saved, storage=storage, target_storage=storage
-        )
+        anychunk.index(url, storage=storage).save(saved, storage=storage, target_storage=storage)
         found = read_elsewhere(tmp_path, saved, ["s3://bucket"], storage)
     np.testing.assert_array_equal(found, image[1000:1100, 1990:2060])
 
