@@ -22,7 +22,8 @@ import tifffile
 
 import anychunk
 from anychunk import codecs
-from anychunk.codecs.chain import Decoder, Encoder, spec_of
+from anychunk.codecs.chain import Decoder, Encoder
+from anychunk.decode.boxes import array_spec
 from anychunk.zarr.store import IndexStore
 from anychunk_serve.hierarchy import served_tree
 from bench.measure import Row, cores
@@ -76,8 +77,8 @@ def bare(path: Path) -> float:
     index = anychunk.index(path)
     own, shown = index["0/0/image"], served_tree(index)["0/0/image"]
     reader = IndexStore(index).chunk_reader("0/0")
-    decode = Decoder([codecs.from_json(c) for c in own.codecs], spec_of(own))
-    encode = Encoder([codecs.from_json(c) for c in shown.codecs], spec_of(shown))
+    decode = Decoder([codecs.from_json(c) for c in own.codecs], array_spec(own))
+    encode = Encoder([codecs.from_json(c) for c in shown.codecs], array_spec(shown))
 
     def run(numbers: range) -> None:
         scratch = np.empty(decode.nbytes, np.uint8)

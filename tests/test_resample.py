@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from anychunk import resample as ds
-from anychunk.engine.computed import shrink
+from anychunk.decode.computed import shrink
 from anychunk.errors import UnsupportedError
 
 RNG = np.random.default_rng(3)

@@ -4,9 +4,8 @@ Messages read `where: what was found, against what was expected; what to do`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 
 OWN = ("anychunk", "anychunk_serve", "anychunk_plugins")
 """The packages whose defects are ours."""
@@ -164,47 +163,3 @@ def defect(error: BaseException, where: str) -> InternalError:
     package = _blamed(error)
     whom = REPORT if package in (*OWN, "") else f"please report it to the authors of {package}"
     return InternalError(f"{where}: {type(error).__name__}: {error}; this is a defect, {whom}")
-
-
-class located:  # noqa: N801 - used as a function: `with located(where):`
-    """Prefix every error that is raised while a chunk is decoded with the chunk's address.
-
-    A class rather than a generator: it is entered once per chunk.
-    """
-
-    __slots__ = ("_is_decoding", "_where")
-
-    def __init__(self, where: Callable[[], str], *, is_decoding: bool = True) -> None:
-        """Prepare to prefix the errors of a `with` block.
-
-        Parameters:
-            where: Names the chunk; called only when something has failed.
-            is_decoding: Whether a foreign exception comes from a decoder and means bad data. Where
-                bytes are only fetched, it passes unchanged: `FileNotFoundError` keeps its meaning.
-        """
-        self._where, self._is_decoding = where, is_decoding
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception):
-            raise_located(error, self._where, is_decoding=self._is_decoding)
-
-
-def raise_located(error: Exception, where: Callable[[], str], *, is_decoding: bool = True) -> None:
-    """Raise an error with the address of its chunk; return if it is to be raised as it is.
-
-    For loops over very many chunks, in which entering `located` for each would cost too much.
-    """
-    is_ours = isinstance(error, AnychunkError)
-    if isinstance(error, MemoryError) or not (is_ours or is_decoding):
-        return
-    place, text = where(), str(error)
-    if not is_ours and is_defect(error):
-        raise defect(error, place) from error
-    if not is_ours:
-        raise ChunkDecodeError(f"{place}: {text or type(error).__name__}") from error
-    if not text.startswith(place):
-        raise type(error)(f"{place}: {text}") from error

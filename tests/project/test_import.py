@@ -178,7 +178,7 @@ ELSEWHERE = {
 }
 """What one read of a file does not need."""
 LATER = {
-    *("anychunk.decode.windows", "anychunk.decode.pieces", "anychunk.engine.computed"),
+    *("anychunk.decode.windows", "anychunk.decode.pieces", "anychunk.decode.computed"),
     *("anychunk.codecs.jpeg2000", "anychunk.codecs.seek", "anychunk.codecs.cast_value"),
     *("pyproj", "pystac", "pyarrow", "xarray", "dask", "obstore", "icechunk", "jsonschema"),
 }

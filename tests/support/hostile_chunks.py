@@ -32,7 +32,8 @@ from anychunk.codecs.zarr_core import (
     ArraySpec,
     default_buffer_prototype,
 )
-from anychunk.errors import AnychunkError, InternalError, located
+from anychunk.decode.boxes import located
+from anychunk.errors import AnychunkError, InternalError
 
 URL = "https://awslabs.github.io/osml-imagery-io/codecs"
 SIDE = 64

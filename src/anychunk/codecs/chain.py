@@ -52,7 +52,7 @@ from anychunk.codecs.zarr_core import (
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.io import buffers, copying, measuring
 from anychunk.model.grid import Array, grid_shape, is_at_edges
-from anychunk.model.index import ArrayIndex, Json
+from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
@@ -629,10 +629,3 @@ def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:
         config=ArrayConfig.from_dict({}),
         prototype=default_buffer_prototype(),
     )
-
-
-def spec_of(index: ArrayIndex) -> ArraySpec:
-    """Return zarr's spec for one chunk of an array."""
-    dtype = data_type(index.data_type)
-    fill = dtype.from_json_scalar(index.fill_value, zarr_format=3)
-    return array_spec(index.chunk_shape, ChunkSpec((), dtype.to_native_dtype(), fill))

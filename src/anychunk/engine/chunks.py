@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from anychunk import decoders, limits
 from anychunk.codecs.chain import Decoder
+from anychunk.decode.boxes import raise_located
 from anychunk.decode.chunks import Stored
 from anychunk.engine.pictures import decode_together
 from anychunk.engine.request import Request, Selector
-from anychunk.errors import raise_located
 from anychunk.io import measuring
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache

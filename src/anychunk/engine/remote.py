@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import Stored
 from anychunk.decode.rows import Rows, raw_layout
 from anychunk.engine.local import Taken
 from anychunk.engine.request import Request
-from anychunk.errors import ChunkDecodeError, LimitError, located
+from anychunk.errors import ChunkDecodeError, LimitError
 
 if TYPE_CHECKING:
     from anychunk.decode.tile_streams import TilePiece

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from anychunk import codecs, limits
-from anychunk.codecs.chain import Decoder, spec_of
+from anychunk import limits
+from anychunk.codecs.chain import Decoder
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.engine.chunks import RECENT, keep
 from anychunk.engine.local import read_local
@@ -25,7 +25,7 @@ MOST_AROUND = 64 << 20
 
 
 class Engine:
-    """Reads one array, in the caller's thread and others; remote chunks one by one."""
+    """Reads one array whose chunks are all local."""
 
     def __init__(
         self,
@@ -226,14 +226,6 @@ class Engine:
         plan = plan_box(box, self.chunk)
         read_local(self._request(plan, [number], memory, request.reading), 1)
         return keep(key, memory)
-
-
-def engine_of(reader: ChunkReader) -> Engine:
-    """Return the engine of an array, for reading in the caller's thread alone."""
-    spec = spec_of(reader.index)
-    chain = [codecs.from_json(codec) for codec in reader.index.codecs]
-    decode = Decoder(chain, spec, is_range=reader.has_ranges)
-    return Engine(reader, decode, spec.fill_value, threads=lambda: 1)
 
 
 class Cut:

@@ -19,11 +19,12 @@ from anychunk import limits
 from anychunk.codecs.jpeg2000.tiles import bands_first
 from anychunk.codecs.jpeg2000.windows import FRONT, decode_window
 from anychunk.codestream.jpeg2000 import Rect
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import Stored
 from anychunk.decode.windows import PIECE, pieces
 from anychunk.engine.chunks import RECENT, TOUCHED
 from anychunk.engine.request import Request, Selector
-from anychunk.errors import ChunkDecodeError, LimitError, located
+from anychunk.errors import ChunkDecodeError, LimitError
 from anychunk.io import measuring
 from anychunk.io.cache import Cache
 from anychunk.io.source import Bytes1D

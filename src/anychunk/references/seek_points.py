@@ -15,9 +15,10 @@ import numpy as np
 from anychunk.codecs.piece import pack_points, range_key
 from anychunk.codecs.seek.points import Record, find_records
 from anychunk.codecs.seek.walk import Stream
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.decode.pieces import Key, Pieces, compression_of, stream_in
-from anychunk.errors import UnsupportedError, located
+from anychunk.errors import UnsupportedError
 from anychunk.io.source import Storage
 from anychunk.io.threads import cores, in_order
 from anychunk.model.index import PIECE, ArrayIndex, ByteRanges, GroupIndex, Json, Node, walk

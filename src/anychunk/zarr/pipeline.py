@@ -28,13 +28,13 @@ from anychunk.codecs.zarr_core import (
     default_buffer_prototype,
     pipeline_registry,
 )
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, HasReaders
 from anychunk.engine.local import read_local
 from anychunk.engine.remote import read_remote
 from anychunk.engine.request import Request, Selector
 from anychunk.engine.run import Engine
 from anychunk.engine.threads import in_threads
-from anychunk.errors import located
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Numbers, parse_many_coords
 from anychunk.zarr.codecs import adapted

@@ -22,9 +22,9 @@ from zarr.abc.store import (
 from anychunk import limits
 from anychunk.codecs.base import as_bytes
 from anychunk.codecs.zarr_core import Buffer, BufferPrototype, default_buffer_prototype
+from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
-from anychunk.engine.run import engine_of
-from anychunk.errors import FormatError, located
+from anychunk.errors import FormatError
 from anychunk.io.cache import Cache
 from anychunk.io.open_sources import Sources
 from anychunk.io.source import Bytes1D, OnChange, Storage, is_remote
@@ -186,9 +186,9 @@ class IndexStore(Store):
                 f"{self.where(path)}: its chunks are computed from {chunks.source!r}, "
                 "which is not a stored array"
             )
-        from anychunk.engine.computed import compute_chunk  # only JNRRD has such chunks
+        from anychunk.decode.computed import compute_chunk  # only JNRRD has such chunks
 
-        return as_bytes(compute_chunk(node, coords, engine_of(reader)))
+        return as_bytes(compute_chunk(node, coords, ArrayReader(reader)))
 
     def get_sync(
         self,

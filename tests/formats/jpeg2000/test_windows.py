@@ -14,6 +14,8 @@ from anychunk.codecs.jpeg2000 import openjpeg_library
 from anychunk.codestream import blocks
 from anychunk.codestream.jpeg2000 import read_main_header
 from anychunk.decode import windows
+from anychunk.decode.boxes import ArrayReader
+from anychunk.decode.chunks import ChunkReader
 from anychunk.engine import chunks, tiles
 from anychunk.errors import AnychunkError
 from anychunk.formats import _jpeg2000_windows
@@ -21,7 +23,6 @@ from anychunk.formats._jpeg2000_windows import divided, is_divided, whole
 from anychunk.io.open_sources import Sources
 from anychunk.references import tile_tables
 from tests.support import processes
-from tests.support.chunk_by_chunk import read_box
 from tests.support.http_server import serve
 from tests.support.j2k_streams import compress, needs_openjpeg, with_packed_headers
 from tests.support.s3 import needs_s3, serve_s3
@@ -140,8 +141,8 @@ def test_empty_parts_are_within_the_limits(encode, tmp_path):
         array = anychunk.open(path).image(0)
         np.testing.assert_array_equal(array[50:90, 180:250], image[50:90, 180:250])
         index = anychunk.index(path)
-        found, _ = read_box(index["0/0/image"], (50, 180), (90, 250), Sources(index.pins))
-        np.testing.assert_array_equal(found, image[50:90, 180:250])
+        reader = ArrayReader(ChunkReader(index["0/0/image"], Sources(index.pins), where="a"))
+        np.testing.assert_array_equal(reader.read((50, 180), (90, 250)), image[50:90, 180:250])
 
 
 def test_without_the_compiled_module(tmp_path, monkeypatch):
@@ -176,9 +177,10 @@ def test_zarr_decodes_the_chunks_of_the_store(tmp_path):
     index = anychunk.index(written(tmp_path / "a.j2k", lossless()))
     _, expected = levels(tmp_path / "a.j2k")[0]
     name = next(iter(dict(index.arrays())))
-    found, reader = read_box(index[name], (10, 20), (190, 250), Sources(index.pins))
+    reader = ArrayReader(ChunkReader(index[name], Sources(index.pins), where="a"))
+    found = reader.read((10, 20), (190, 250))
     np.testing.assert_array_equal(found, expected[10:190, 20:250])
-    assert len(reader.read(0)) < (tmp_path / "a.j2k").stat().st_size
+    assert len(reader.reader.read(0)) < (tmp_path / "a.j2k").stat().st_size
 
 
 def test_second_reads_decode_whole_chunks(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Boxes of pixels of one array of a file, from decoded chunks that are cached.
 
-Unlike `engine.run`, this reader serves many small overlapping requests from many threads: it
+Unlike `decode.boxes`, this reader serves many small overlapping requests from many threads: it
 caches decoded chunks, reads pieces of uncompressed ones, decodes neighbouring small ones together,
 and keeps those too large for memory in temporary files.
 """
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anychunk import codecs, limits
-from anychunk.codecs.chain import Decoder, spec_of
+from anychunk.codecs.chain import Decoder
+from anychunk.decode.boxes import array_spec, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.rows import raw_layout
-from anychunk.errors import ChunkDecodeError, LimitError, SourceError, located
+from anychunk.errors import ChunkDecodeError, LimitError, SourceError
 from anychunk.io import copying
 from anychunk.io.buffers import borrowed
 from anychunk.io.cache import Cache
@@ -218,7 +219,7 @@ class BoxReader:
         self._caches = caches
         # not id(self): the caches outlive readers
         self._token = next(_tokens)
-        self.spec = spec_of(index)
+        self.spec = array_spec(index)
         self.dtype = self.spec.dtype.to_native_dtype()
         is_range = self.reader is not None and self.reader.has_ranges
         chain = [codecs.from_json(c) for c in index.codecs]

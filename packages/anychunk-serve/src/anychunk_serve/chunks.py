@@ -10,7 +10,8 @@ import numpy as np
 
 from anychunk import codecs
 from anychunk import resample as ds
-from anychunk.codecs.chain import Encoder, spec_of
+from anychunk.codecs.chain import Encoder
+from anychunk.decode.boxes import array_spec
 from anychunk.errors import FormatError
 from anychunk.model.grid import Array, Shape, chunk_box, cut_box, touched_grid
 from anychunk.model.index import ArrayIndex, ByteRanges, Computed, Json, Node, find
@@ -178,7 +179,7 @@ class Chunks:
             (place.target, None if chunk is None else chunk[place.source])
             for (_, place), chunk in zip(cut, made, strict=True)
         )
-        spec = spec_of(array)
+        spec = array_spec(array)
         return assembled(pieces, start, stop, spec.dtype.to_native_dtype(), spec.fill_value)
 
     def _cached_pixels(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
@@ -196,7 +197,7 @@ class Chunks:
         found = self._encoders.get(path)
         if found is None:
             chain = [codecs.from_json(codec) for codec in array.codecs]
-            found = self._encoders[path] = Encoder(chain, spec_of(array))
+            found = self._encoders[path] = Encoder(chain, array_spec(array))
         return found
 
 
@@ -216,6 +217,6 @@ def padded(pixels: Array, array: ArrayIndex) -> Array:
     """Return a chunk in its full shape, with fill values beyond the edge of the array."""
     if pixels.shape == array.chunk_shape:
         return pixels
-    out = np.full(array.chunk_shape, spec_of(array).fill_value, pixels.dtype)
+    out = np.full(array.chunk_shape, array_spec(array).fill_value, pixels.dtype)
     out[tuple(slice(n) for n in pixels.shape)] = pixels
     return out

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import xxhash
 
+from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader
-from anychunk.errors import located
 from anychunk.io.file import PreadSource
 from anychunk.io.source import Source, is_remote
 from anychunk.model.index import INLINE, ByteRanges, Objects

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anychunk.codecs.chain import spec_of
+from anychunk.decode.boxes import array_spec
 from anychunk.model.images import images, join
 from anychunk.model.index import ArrayIndex, GroupIndex, find
 from anychunk.thumbnail import png, thumbnail
@@ -29,7 +29,7 @@ class ServedArray:
         self.chunks: Shape = array.chunk_shape
         self.ndim = len(array.shape)
         self.dtype = native_dtype(array)
-        self.fill_value = spec_of(array).fill_value
+        self.fill_value = array_spec(array).fill_value
 
     def __getitem__(self, box: tuple[slice, ...]) -> Any:
         spans = [part.indices(n)[:2] for part, n in zip(box, self.shape, strict=True)]

@@ -32,7 +32,7 @@ from anychunk.model.index import ArrayIndex, Computed, GroupIndex
 from anychunk.options import JnrrdOptions, check_for, checked
 
 if TYPE_CHECKING:
-    from anychunk.engine.run import Engine  # slow to import, and not needed to parse a file
+    from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
 
 __all__ = [
     "EXTENSIONS",
@@ -130,7 +130,7 @@ class TileReader:
         self.arrays = stored_arrays(self.tiled, near, allow=allow)
         """The levels by number, in the order of the file's axes, whatever their meaning."""
         self.sources = Sources({source.url: source.pin()}, storage=storage)
-        self._readers: dict[str, Engine] = {}
+        self._readers: dict[str, ArrayReader] = {}
 
     def array(self, level: int) -> ArrayIndex:
         """Return the index of a level."""
@@ -139,15 +139,15 @@ class TileReader:
             raise FormatError(f"{self.url}: level {level}, expected below {len(self.tiled.levels)}")
         return found
 
-    def reader(self, path: str) -> "Engine":
-        """Return what reads a level, given its path in the index, such as `0/2/image`."""
+    def reader(self, path: str) -> "ArrayReader":
+        """Return the reader of a level, given its path in the index, such as `0/2/image`."""
         if path not in self._readers:
+            from anychunk.decode.boxes import ArrayReader
             from anychunk.decode.chunks import ChunkReader
-            from anychunk.engine.run import engine_of
 
             array = self.arrays[path.split("/")[1]]
             chunks = ChunkReader(array, self.sources, where=f"{self.url} {path}")
-            self._readers[path] = engine_of(chunks)
+            self._readers[path] = ArrayReader(chunks)
         return self._readers[path]
 
     def read(self, indices: Iterable[int], level: int = 0) -> npt.NDArray[Any]:
@@ -156,8 +156,9 @@ class TileReader:
         coords = self.coords(tuple(indices), array)
         box = chunk_box(coords, array.chunk_shape, array.shape)
         if not isinstance(array.chunks, Computed):
-            return self.reader(f"0/{level}/{VARIABLE}").box([(s.start, s.stop) for s in box])
-        from anychunk.engine.computed import compute_chunk
+            start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+            return self.reader(f"0/{level}/{VARIABLE}").read(start, stop)
+        from anychunk.decode.computed import compute_chunk
 
         chunk = compute_chunk(array, coords, self.reader(array.chunks.source))
         return chunk[tuple(slice(s.stop - s.start) for s in box)]

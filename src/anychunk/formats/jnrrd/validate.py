@@ -23,12 +23,11 @@ from anychunk.io.block_cache import buffered
 from anychunk.io.open_sources import Sources
 from anychunk.io.opening import open_source
 from anychunk.io.source import Source, Storage
-from anychunk.model.grid import chunk_box, chunk_coords
 from anychunk.model.index import ArrayIndex, Computed, GroupIndex, Json
 from anychunk.options import checked
 
 if TYPE_CHECKING:
-    from anychunk.engine.run import Engine  # slow to import, and not needed to parse a file
+    from anychunk.decode.boxes import ArrayReader  # slow to import, and not needed to parse a file
 
 HEXADECIMAL = re.compile(r"[0-9A-Fa-f]+")
 PER_AXIS = (
@@ -201,21 +200,22 @@ def check_encoding(header: Header) -> Iterator[Finding]:
 
 def check_chunks(root: GroupIndex, source: Source, storage: Storage | None) -> Iterator[Finding]:
     """Read and decode every stored chunk; yield those that fail."""
+    from anychunk.decode.boxes import ArrayReader
     from anychunk.decode.chunks import ChunkReader
-    from anychunk.engine.run import engine_of
 
     sources = Sources({source.url: source.pin(), **root.pins}, storage=storage)
     for path, array in root.arrays():
         if isinstance(array.chunks, Computed):
             continue
-        yield from _bad_chunks(engine_of(ChunkReader(array, sources, where=path)), array)
+        reader = ArrayReader(ChunkReader(array, sources, where=path))
+        yield from _bad_chunks(reader, array)
 
 
-def _bad_chunks(engine: "Engine", array: ArrayIndex) -> Iterator[Finding]:
+def _bad_chunks(reader: "ArrayReader", array: ArrayIndex) -> Iterator[Finding]:
     for number in range(math.prod(array.grid)):
-        box = chunk_box(chunk_coords(number, array.grid), array.chunk_shape, array.shape)
         try:
-            engine.box([(side.start, side.stop) for side in box])
+            reader.chunk(number)
+
         except (AnychunkError, FileNotFoundError) as e:
             field = "tile:metadata" if "checksum" in str(e) else "tile"
             yield Finding(severity="error", field=field, message=str(e))

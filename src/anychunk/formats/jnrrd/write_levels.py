@@ -168,7 +168,7 @@ class Pyramid:
         """Return the box from `start` to `stop` of a coarser level."""
         if level in self._blocks:
             return self._read_blocks(level, start, stop)
-        from anychunk.engine.computed import shrink  # slow to import
+        from anychunk.decode.computed import shrink  # slow to import
 
         return shrink(
             self._read,

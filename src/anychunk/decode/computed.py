@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from anychunk import limits
 from anychunk import resample as ds
-from anychunk.engine.run import Engine
+from anychunk.decode.boxes import ArrayReader
 from anychunk.errors import FormatError, LimitError
 from anychunk.model.grid import Shape, chunk_box
 from anychunk.model.index import ArrayIndex, Computed, Json
@@ -60,15 +60,17 @@ def shrink(
     )
 
 
-def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: Engine) -> Array:
+def _downsample(
+    array: ArrayIndex, coords: Shape, configuration: Json, source: ArrayReader
+) -> Array:
     """Compute one chunk of a smaller array, zero beyond the edge of the array."""
     box = chunk_box(coords, array.chunk_shape, array.shape)
     made = shrink(
-        lambda first, last: source.box(list(zip(first, last, strict=True))),
+        source.read,
         start=tuple(side.start for side in box),
         stop=tuple(side.stop for side in box),
         ratio=tuple(configuration["ratio"]),
-        shape=source.shape,
+        shape=source.index.shape,
         method=configuration["method"],
         itemsize=source.dtype.itemsize,
     )
@@ -79,10 +81,12 @@ def _downsample(array: ArrayIndex, coords: Shape, configuration: Json, source: E
     return out
 
 
-METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, Engine], Array]] = {"downsample": _downsample}
+METHODS: dict[str, Callable[[ArrayIndex, Shape, Json, ArrayReader], Array]] = {
+    "downsample": _downsample
+}
 
 
-def compute_chunk(array: ArrayIndex, coords: Shape, source: Engine) -> Array:
+def compute_chunk(array: ArrayIndex, coords: Shape, source: ArrayReader) -> Array:
     """Compute the chunk of `array` at `coords` from the array that its index names."""
     chunks = array.chunks
     if not isinstance(chunks, Computed) or chunks.method not in METHODS:
