@@ -208,7 +208,7 @@ def staged(
     name = f"{container.name}.{quote(inside, safe='')}" if inside else container.name
     folder = container.with_name(f".{name}.part")
     with locked(folder, url):
-        check_free(path, overwrite=overwrite)
+        sink.check_free(str(path), overwrite=overwrite)
         if folder.is_symlink():
             raise FormatError(f"{folder}: is a symbolic link, expected a folder; remove it")
         journal = start_journal(str(folder), fingerprint, overwrite=overwrite, storage=None)
@@ -234,13 +234,6 @@ def locked(folder: Path, url: str) -> Iterator[None]:
     refusal = f"{url}: another conversion is writing to it; wait for it, or choose another target"
     with exclusive(f"{folder}.lock", refusal):
         yield
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise `TargetExistsError` if something is under the target's name and may not be replaced."""
-    if overwrite or not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
-    raise TargetExistsError(path)
 
 
 def start_journal(
@@ -272,6 +265,6 @@ def publish(root: Path, container: Path, target: Path, path: Path) -> None:
             if file.is_file() and not (group / file.name).exists():
                 replace(str(file), str(group / file.name))
     old = root.parent / "old"
-    if path.exists():
+    if path.exists(follow_symlinks=False):
         replace(str(path), str(old))  # removed with the folder of the conversion
     replace(str(target), str(path))

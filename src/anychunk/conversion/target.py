@@ -39,7 +39,7 @@ class Target:
     def exists(self) -> bool:
         """Whether anything is under the target's name."""
         if self.is_local:
-            return Path(local_path(self.url)).exists()
+            return Path(local_path(self.url)).exists(follow_symlinks=False)
         return self._has("zarr.json") or self._has(".zgroup")
 
     def _has(self, name: str) -> bool:
@@ -110,10 +110,11 @@ class Target:
     def _rename(self, *, overwrite: bool) -> None:
         path, old = Path(local_path(self.url)), Path(f"{self.part}.old")
         try:
-            if overwrite and path.exists():
+            if overwrite and path.exists(follow_symlinks=False):
                 replace(str(path), str(old))
             replace(self.part, str(path))
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
-        if old.exists():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        if old.exists(follow_symlinks=False):
+            is_link = old.is_symlink()
+            shutil.rmtree(old) if old.is_dir() and not is_link else old.unlink()

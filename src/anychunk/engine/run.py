@@ -46,6 +46,7 @@ class Engine:
             threads: How many threads a read may use.
         """
         self.reader, self.decode, self.fill = reader, decode, fill
+        self.index = reader.index
         self.shape, self.chunk, self.dtype = (
             reader.index.shape,
             reader.index.chunk_shape,
@@ -173,7 +174,10 @@ class Engine:
         if keys and self.decode.layout is not None and not self.decode.has_parts:
             self._read_cells(request, threads)
         else:
-            read_local(request, threads)
+            self._read_request(request, threads)
+
+    def _read_request(self, request: Request, threads: int) -> None:
+        read_local(request, threads)
 
     def _request(
         self, plan: Plan, numbers: Sequence[int] | Numbers, out: Array, reading: Reading

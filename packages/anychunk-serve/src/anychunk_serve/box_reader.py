@@ -220,7 +220,7 @@ class BoxReader:
         # not id(self): the caches outlive readers
         self._token = next(_tokens)
         self.spec = array_spec(index)
-        self.dtype = self.spec.dtype.to_native_dtype()
+        self.dtype = self.spec.dtype
         is_range = self.reader is not None and self.reader.has_ranges
         chain = [codecs.from_json(c) for c in index.codecs]
         self._decode = Decoder(chain, self.spec, is_range=is_range)

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, SourceError
 from anychunk.formats._zarr_metadata import Fields
 from anychunk.io.opening import Folder
@@ -29,6 +28,7 @@ from anychunk.references.icechunk.storage import (
 )
 from anychunk.references.icechunk.transaction import Transaction
 from anychunk.references.urls import folder_of
+from anychunk.zarr.core import sync
 
 # Open and create Icechunk repositories, and turn Icechunk's errors into ours.
 
