@@ -291,10 +291,10 @@ def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     found = []
     for part, size in zip(parts, shape, strict=True):
         if type(part) is slice:
-            numbers = range(*part.indices(size))
-            if numbers.step < 1 or len(numbers) > MOST_NUMBERS:
+            steps = range(*part.indices(size))
+            if steps.step < 1 or len(steps) > MOST_NUMBERS:
                 return None
-            found.append(np.arange(numbers.start, numbers.stop, numbers.step))
+            found.append(np.arange(steps.start, steps.stop, steps.step))
             continue
         try:
             numbers = np.asarray(part)
