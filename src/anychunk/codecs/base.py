@@ -302,12 +302,8 @@ class BytesToBytes(_CodecBase):
     A codec that directly follows little-endian `bytes`, and is the last of its chain, may define
     more methods:
 
-    - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
-      of `spec.shape` and `spec.dtype` with any strides; `scratch` is a buffer like `out` in
-      `decode_bytes`. It returns False, with `target` unchanged, for chunks that it does not handle;
-      these are then decoded the ordinary way. If the codec has `takes_cropped = True`, the last two
-      axes of `target` may be shorter than those of the chunk, whose first rows and columns it then
-      takes.
+    - `chunk_layout(spec) -> ChunkLayout | None` says how a chunk becomes pixels if it is a stream
+      of rows of samples, so that the compiled loop decodes many at once; None if it is not.
     - `decode_part(data, spec, rows, columns) -> array | None` decodes only a part of a large chunk,
       given as ranges along the last two axes; None if decoding the chunk whole is as cheap.
     """
