@@ -13,7 +13,8 @@ from zarr.codecs.scale_offset import ScaleOffset as ZarrScaleOffset
 from anychunk.codecs import CastValue, ScaleOffset
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.cast.blockwise import fuse
-from anychunk.codecs.chain import array_spec, evolve
+from anychunk.zarr.codecs import adapted
+from anychunk.zarr.foreign import array_spec
 from bench.measure import OURS, Row, Times
 
 MIB = 1 << 20
@@ -28,8 +29,11 @@ def field(count, dtype):
 def chain(codecs, array, dtype, *, decodes=False):
     """Return a function that runs codecs as zarr does."""
     dtype = np.dtype(dtype)
-    spec = array_spec(array.shape, ChunkSpec(array.shape, dtype, dtype.type(273)))
-    pairs = evolve(codecs, spec)
+    spec = array_spec(ChunkSpec(array.shape, dtype, dtype.type(273)))
+    pairs = []
+    for codec in map(adapted, codecs):
+        pairs.append((codec.evolve_from_array_spec(spec), spec))
+        spec = codec.resolve_metadata(spec)
     make = spec.prototype.nd_buffer.from_ndarray_like
 
     def run():

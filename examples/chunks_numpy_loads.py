@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import zarr
 
-from anychunk.codecs import headers
+from anychunk.zarr import headers
 
 
 def main(folder: Path) -> None:

@@ -14,7 +14,8 @@ import zarr
 from PIL import Image
 from zarr.codecs import ZstdCodec
 
-from anychunk.codecs import Pad, headers
+from anychunk.codecs import Pad
+from anychunk.zarr import headers
 
 STATIC = (
     "SUkqAAgAAAAIAAABAwABAAAAAAEAAAEBAwABAAAAAAEAAAIBAwABAAAAEAAAAAMBAwABAAAAAQAAAAYBAwABAAAA"

@@ -413,7 +413,8 @@ if __name__ == "__main__":
     storage = json.loads(sys.argv[1])
     client = distributed.Client(sys.argv[2])
     anychunk.append("s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
-                    batch=int(sys.argv[3]), executor=client, storage=storage)
+                    batch=int(sys.argv[3]), executor=client, storage=storage,
+                    target_storage=storage)
 """
 
 
@@ -474,7 +475,7 @@ def test_an_archive_on_dask_killed_half_way_and_resumed(tmp_path):
         with distributed.Client(cluster) as client:
             added = anychunk.append(
                 "s3://data/cogs/*.tif", "s3://data/all.icechunk", combine="stack", along="t",
-                batch=batch, executor=client, storage=storage,
+                batch=batch, executor=client, storage=storage, target_storage=storage,
             )  # fmt: skip
         assert added == COUNT - left
         found = anychunk.open("s3://data/all.icechunk", storage=storage)["0/0/image"][...]

@@ -19,7 +19,14 @@ from anychunk.xarray_engine import DECODERS
 from tests.support import public_options
 
 ROOT = Path(__file__).parents[1]
-FUNCTIONS = public_options.functions()
+FUNCTIONS = public_options.functions() | public_options.for_authors()
+OF_OBJECTS = {
+    "anychunk.Group.image": "anychunk.open_group(anything).image",
+    "anychunk.GroupIndex.save": "anychunk.index(anything).save",
+    "anychunk.GroupIndex.to_virtualizarr": "anychunk.index(anything).to_virtualizarr",
+    "anychunk.VirtualParser": "anychunk.VirtualParser",
+}
+"""How callers write what has a parameter `self`."""
 NAMES = {
     *("chunk", "shard", "compression", "compression_level", "levels", "method", "overwrite"),
     *("workers", "executor", "progress", "storage", "target_storage", "like", "image", "level"),
@@ -52,7 +59,7 @@ def test_commands_have_the_names_of_python():
     own = {
         *("output", "as_json", "deep", "append", "keep_going", "option", "strict", "size", "at"),
         *("low", "high", "host", "port", "token", "memory", "allow_host", "origin", "open_browser"),
-        *("allow_redirects", "open", "open_page"),
+        *("allow_redirects", "open", "open_page", "verbose"),
     }
     known = {*public_options.types(), *own}
     for command, listed in public_options.commands().items():
@@ -69,6 +76,13 @@ def misspelt(function):
     own = set(options.names(function)) - {*DECODERS, "checkpoints"}
     name = max(sorted(own), key=len)
     return name, name[:-2] + name[-1]
+
+
+def test_every_function_of_the_reference_is_here():
+    here = FUNCTIONS.values()
+    missing = [name for name, function in public_options.documented() if function not in here]
+    assert not missing
+    assert options.names(anychunk.GroupIndex.save).keys() == options.names(anychunk.save).keys()
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -88,6 +102,12 @@ def test_a_misspelt_option_is_an_error(name, tmp_path):
     assert isinstance(caught.value, ValueError)
 
 
+MODULES = (
+    *("anychunk", "anychunk.codecs.headers", "anychunk.formats.jnrrd", "anychunk.io.opening"),
+    *("anychunk.limits", "anychunk.references.icechunk"),
+)
+
+
 def calls() -> dict[str, str]:
     """Return a call with a misspelt option for every function, by its name."""
     found = {}
@@ -95,20 +115,17 @@ def calls() -> dict[str, str]:
         if name.startswith("xarray"):
             continue  # xarray's own signature takes any option
         count = len([p for p in positional(function) if p.default is p.empty])
-        called = name
-        if name in ("anychunk.Group.image", "anychunk.VirtualParser"):
-            count -= 1  # self
-        if name == "anychunk.Group.image":
-            called = "anychunk.open_group(anything).image"
-        given = ", ".join(["anything"] * count + [f"{misspelt(function)[1]}=anything"])
-        found[name] = f"{called}({given})"
+        given = ["anything"] * (count - (name in OF_OBJECTS)) + [
+            f"{misspelt(function)[1]}=anything"
+        ]
+        found[name] = f"{OF_OBJECTS.get(name, name)}({', '.join(given)})"
     return found
 
 
 @pytest.fixture
 def program(tmp_path):
     """A program of which every line but the first three has a misspelt option."""
-    lines = ["from typing import Any", "import anychunk, anychunk.formats.jnrrd", "anything: Any"]
+    lines = ["from typing import Any", f"import {', '.join(MODULES)}", "anything: Any"]
     path = tmp_path / "program.py"
     path.write_text("\n".join([*lines, *calls().values(), ""]))
     return path, set(range(len(lines) + 1, len(lines) + 1 + len(calls())))
@@ -188,6 +205,39 @@ def test_no_file_is_replaced_without_overwrite(tmp_path, target):
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / target)[...], before)
     anychunk.write(after, tmp_path / target, overwrite=True)
     np.testing.assert_array_equal(anychunk.open_array(tmp_path / target)[...], after)
+
+
+@pytest.mark.parametrize("target", ["a.zarr", "a.tif", "a.ome.tif", "a.n5", "a.jnrrd", "a.nrrd"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+@pytest.mark.parametrize("how", ["write", "convert"])
+def test_nothing_else_is_replaced_either(tmp_path, target, kind, how):
+    """A file that is not of the format, or a symbolic link to nothing."""
+    path, values = tmp_path / "out" / target, np.ones((8, 8), "u1")
+    path.parent.mkdir()
+    np.save(tmp_path / "source.npy", values)
+    path.write_bytes(b"junk") if kind == "file" else path.symlink_to("nowhere")
+
+    def call(**given):
+        if how == "write":
+            anychunk.write(values, path, **given)
+        else:
+            anychunk.convert(tmp_path / "source.npy", path, **given)
+
+    with pytest.raises(TargetExistsError):
+        call()
+    assert [*path.parent.glob(f"{target}*")] == [path]
+    assert path.read_bytes() == b"junk" if kind == "file" else path.is_symlink()
+    call(overwrite=True)
+    np.testing.assert_array_equal(anychunk.open_array(path)[...], values)
+
+
+def test_a_group_with_datasets_does_not_become_one(tmp_path):
+    anychunk.write(np.zeros((8, 8), "u1"), tmp_path / "a.n5/first")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(TargetExistsError):
+        anychunk.write(np.ones((8, 8), "u1"), tmp_path / "a.n5")
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    anychunk.write(np.ones((8, 8), "u1"), tmp_path / "a.n5/second")  # a container holds several
 
 
 @pytest.mark.parametrize("target", ["a.json", "a.parquet", "a.icechunk"])

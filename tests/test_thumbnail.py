@@ -13,9 +13,10 @@ import tifffile
 
 import anychunk
 from anychunk import limits
-from anychunk.errors import LimitError, UnsupportedError
+from anychunk.errors import LimitError, OptionError, UnsupportedError
 from anychunk.io.opening import read_object
 from anychunk.metadata.painting import paint
+from anychunk.selection.wanted import selection
 from anychunk.thumbnail import band_limits, block_steps, means, png, thumbnail
 from tests.cli.test_cli import run
 from tests.support.effort import at_most
@@ -54,9 +55,9 @@ def test_colours_and_one_band(tmp_path):
     assert pixels[-1, -1].tolist() == [0, 0, 255]  # each band between its own limits
     # a photograph of 8 bits is not stretched
     assert thumbnail(index)[0, 0].tolist() == [200, 0, 0]
-    assert thumbnail(index, bands=[2])[0, 0] == 0
-    with pytest.raises(UnsupportedError, match=r"band 3 .*\b2$"):
-        thumbnail(index, band=3)
+    assert thumbnail(index, wanted=selection(bands=[2]))[0, 0] == 0
+    with pytest.raises(OptionError, match=r"band 3; there are 3"):
+        thumbnail(index, wanted=selection(bands=[3]))
 
 
 def write_turned(path, orientation, **options):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004
         open_array,
         open_group,
+        read,
     )
     from anychunk.archive import append, index_to
     from anychunk.conversion import convert
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from anychunk.references import save
     from anychunk.references.virtualizarr import from_virtualizarr
     from anychunk.verification.checks import verify
-    from anychunk.zarr.array import Array, Group
+    from anychunk.zarr.array import Array, Group, Image
 
 __all__ = [
     "AnychunkError",
@@ -33,6 +34,7 @@ __all__ = [
     "ArrayIndex",
     "Group",
     "GroupIndex",
+    "Image",
     "ReadStats",
     "VirtualParser",
     "__version__",
@@ -47,6 +49,7 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
+    "read",
     "read_stats",
     "save",
     "verify",
@@ -59,6 +62,7 @@ _MODULES = {
     "ArrayIndex": "model.index",
     "Group": "zarr.array",
     "GroupIndex": "model.index",
+    "Image": "zarr.array",
     "ReadStats": "io.measuring",
     "append": "archive",
     "index_to": "archive",

@@ -12,17 +12,20 @@ from anychunk.io.source import OnChange, Storage, as_url, is_pattern, is_remote
 from anychunk.model.images import array_path
 from anychunk.model.index import ArrayIndex, GroupIndex, Json, Node
 from anychunk.options import Copy, IndexOptions, OpenOptions, ParseOptions, checked
-from anychunk.zarr import pipeline
-from anychunk.zarr.array import Array, Group, open_path
-from anychunk.zarr.array import open_group as open_index
+
+type Box = "Sequence[slice | int] | slice | int | None"
+"""One slice or integer for each axis; None for everything."""
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from anychunk.combine import How
     from anychunk.combine.images import Dates
     from anychunk.combine.mosaic import Overlap
     from anychunk.combine.parallel import Failures
     from anychunk.combine.stac import Items, Sign
     from anychunk.metadata.dates import Duplicates, Georeference, Order
+    from anychunk.zarr.array import Array, Group
 
 
 @checked(further=options_of_others)
@@ -149,7 +152,7 @@ def open(  # noqa: A001 - the public name is anychunk.open
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Unpack[OpenOptions],
-) -> Group | Array:
+) -> "Group | Array":
     """Open a file, or an index, as a read-only Zarr hierarchy.
 
     Parameters:
@@ -171,10 +174,12 @@ def open(  # noqa: A001 - the public name is anychunk.open
         AnychunkError: The file cannot be opened; the subclass says why.
         MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
+    from anychunk.zarr.array import open_group, open_path  # zarr, which `read` does not need
+
     node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
         return open_path(node, "", storage=storage, on_change=on_change)
-    return open_index(node, storage=storage, on_change=on_change)
+    return open_group(node, storage=storage, on_change=on_change)
 
 
 @checked(further=options_of_others)
@@ -184,7 +189,7 @@ def open_group(
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Unpack[OpenOptions],
-) -> Group:
+) -> "Group":
     """Open a file, or an index, as a read-only `zarr.Group`.
 
     Parameters are those of `open`. `group.image(0, level=0)` is an array of it.
@@ -198,7 +203,9 @@ def open_group(
         raise UnsupportedError(
             f"{name}: found a single array, expected a group; open it with open_array"
         )
-    return open_index(node, storage=storage, on_change=on_change)
+    from anychunk.zarr import array
+
+    return array.open_group(node, storage=storage, on_change=on_change)
 
 
 @checked(further=options_of_others)
@@ -210,7 +217,7 @@ def open_array(
     storage: Storage | None = None,
     on_change: OnChange = "error",
     **options: Unpack[OpenOptions],
-) -> Array:
+) -> "Array":
     """Open one array of a file, by default the first image at full resolution.
 
     Parameters:
@@ -225,8 +232,51 @@ def open_array(
     Raises:
         NoSuchImageError: There is no such image or level.
     """
+    from anychunk.zarr.array import open_path
+
     node = _as_index(url, storage, options)
     return open_path(node, array_path(node, image, level), storage=storage, on_change=on_change)
+
+
+@checked(further=options_of_others)
+def read(
+    url: "Url | Held | Node | Iterable[Url] | Items",
+    *,
+    image: int | str = 0,
+    level: int | str = 0,
+    box: "Box" = None,
+    storage: Storage | None = None,
+    on_change: OnChange = "error",
+    **options: Unpack[OpenOptions],
+) -> "np.ndarray[Any, Any]":
+    """Read one array of a file, or a box of it, as a numpy array, without loading zarr.
+
+    Parameters:
+        url: As in `open_array`.
+        image: The number of the image, or its path.
+        level: The number of the level, 0 for full resolution, -1 for the coarsest; or its name.
+        box: What to read: a sequence with one slice or integer for each axis, as numpy has them;
+            an integer removes its axis. Negative numbers count from the end of the axis, slices
+            may have positive steps, and may end beyond the axis. None: the whole array.
+        storage: As in `open`.
+        on_change: As in `open`.
+        **options: As in `open`.
+
+    Returns:
+        A new array in C order.
+
+    Raises:
+        NoSuchImageError: There is no such image or level.
+        OptionError: `box` is not as described, has another number of axes than the array, or an
+            integer beyond the end of its axis.
+        ChunkDecodeError: A chunk is damaged.
+        SourceChangedError: The file is no longer the one that was indexed.
+    """
+    from anychunk.engine.opening import open_engine, picked
+
+    node = _as_index(url, storage, options)
+    path = array_path(node, image, level)
+    return picked(open_engine(node, path, storage=storage, on_change=on_change), box)
 
 
 @checked(further=options_of_others)
@@ -299,7 +349,7 @@ def enable() -> None:
 
     `zarr.config.reset` undoes the changes of the configuration only.
     """
-    from anychunk.zarr import choices  # loads all codecs and data types
+    from anychunk.zarr import choices, pipeline  # loads all codecs and data types
 
     choices.enable()
     pipeline.install()
@@ -307,7 +357,7 @@ def enable() -> None:
 
 def disable() -> None:
     """Undo `enable`; what others have set in zarr's configuration or registered since stays."""
-    from anychunk.zarr import choices
+    from anychunk.zarr import choices, pipeline
 
     choices.disable()
     pipeline.uninstall()

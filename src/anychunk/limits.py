@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from anychunk.errors import LimitError, OptionError
+from anychunk.options import taking
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -176,12 +178,13 @@ def check_object(size: int, most: int | None, *, where: str) -> None:
     raise LimitError(f"{where}: {size} bytes are over the limit of {most}{advice}")
 
 
+@taking(Limits)
 @contextmanager
-def override(**changes: float) -> Iterator[Limits]:
-    """Change limits for the whole process while the block runs."""
+def override(**changes: Any) -> Iterator[Limits]:
+    """Change limits for the whole process while the block runs, by the names of `Limits`."""
     global _current  # noqa: PLW0603
     before = get()
-    _current = replace(before, **changes)  # type: ignore[arg-type]
+    _current = replace(before, **changes)
     try:
         yield _current
     finally:

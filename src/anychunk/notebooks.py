@@ -21,8 +21,9 @@ import zarr
 from anychunk.errors import UnsupportedError
 from anychunk.io.source import is_remote
 from anychunk.metadata import geo
-from anychunk.metadata.ome import scale_and_translation
+from anychunk.metadata.ome import pixel_size, scale_and_translation
 from anychunk.metadata.reading import levels_of, meaning_of
+from anychunk.metadata.summary import about, short, size, times, type_name
 from anychunk.model import images as im
 from anychunk.model.images import Image
 from anychunk.model.index import (
@@ -35,7 +36,6 @@ from anychunk.model.index import (
     Objects,
     find,
 )
-from anychunk.model.summary import about, short, size, times, type_name
 from anychunk.zarr import array as zarr_array
 from anychunk.zarr.store import IndexStore
 
@@ -228,7 +228,7 @@ def level_rows(node: Node, found: Iterable[Image]) -> Iterator[tuple[str, ...]]:
     for image in found:
         meaning = meaning_of(node, image)
         levels = levels_of(node, image)
-        is_placed = meaning.place.transform is not None
+        known = pixel_size(meaning)
         name = " ".join(filter(None, [image.path or "/", meaning.name]))
         for number, level in enumerate(levels):
             array = level.image
@@ -236,7 +236,7 @@ def level_rows(node: Node, found: Iterable[Image]) -> Iterator[tuple[str, ...]]:
             steps = [
                 f"{step:.4g} {unit(axis.unit)}".strip()
                 for axis, step in zip(meaning.axes, scale, strict=True)
-                if axis.scale is not None or (is_placed and axis.name in "xy")
+                if axis.name in known
             ]
             yield (
                 name if number == 0 else "",

@@ -99,6 +99,24 @@ class SaveOptions(TypedDict, total=False):
     """Of kerchunk JSON."""
 
 
+class AllSaveOptions(SaveOptions, total=False):
+    """The options of `save`."""
+
+    format: str | None
+    copy: Copy
+    overwrite: bool
+    storage: "Storage | None"
+    target_storage: "Storage | None"
+
+
+class VirtualOptions(TypedDict, total=False):
+    """The options of indexes as VirtualiZarr stores."""
+
+    registry: Any
+    copy: Copy
+    storage: "Storage | None"
+
+
 class TiffOptions(TypedDict, total=False):
     """Options that only TIFF targets have."""
 
@@ -285,6 +303,23 @@ def check_for(function: Callable[..., Any], where: str, given: Collection[str]) 
     """Refuse options that a function does not have; as `check`."""
     if given and not takes_any(function):
         check(where, given, names(function))
+
+
+def taking[**P, T](known: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Make a function take the keywords of another one, or of a class, and refuse others."""
+
+    def decorate(function: Callable[..., T]) -> Callable[P, T]:
+        signature = inspect.signature(known)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            check(function.__qualname__, kwargs, signature.parameters)
+            return function(*args, **kwargs)
+
+        vars(call)["__signature__"] = signature
+        return call
+
+    return decorate
 
 
 def checked[**P, T](

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 
 from anychunk import limits
 from anychunk.decode.present import present_chunks
+from anychunk.engine.opening import PlainArray
 from anychunk.errors import LimitError, UnsupportedError
 from anychunk.metadata import drawing, painting
 from anychunk.metadata.meaning import Display, Meaning
@@ -22,7 +22,6 @@ from anychunk.model.images import Image
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, Node, Objects, find
 from anychunk.selection import Part, part_of
 from anychunk.selection.cuts import Selection
-from anychunk.zarr import array as zarr_array
 
 type Borders = npt.NDArray[np.int64]
 """Where windows begin along an axis, and where the last one ends."""
@@ -82,7 +81,7 @@ def thumbnail(
     y, x = plane_axes(shown)
     is_fixed = wanted is not None and wanted.level is not None
     path = shown.levels[0] if is_fixed else fitting_level(node, shown, (y, x), size)
-    opener = open_path or partial(zarr_array.open_path, node)
+    opener = open_path or partial(PlainArray, node)
     array = opener(path)
     bands = next((i for i, n in enumerate(shown.names) if n in BANDS and i not in (y, x)), None)
     count = 1 if bands is None else array.shape[bands]
@@ -474,7 +473,7 @@ def _count(grid: tuple[slice, ...]) -> int:
     return math.prod(side.stop - side.start for side in grid)
 
 
-def block_steps(array: zarr.Array[Any], y: int, x: int) -> tuple[int, int]:
+def block_steps(array: Any, y: int, x: int) -> tuple[int, int]:
     """Return how many rows and columns to read at a time: whole chunks, about `STRIP` elements."""
     height, width = array.chunks[y], array.chunks[x]
     row = max(1, array.shape[x]) * COLOUR

@@ -160,7 +160,7 @@ def test_a_file_without_permission(tmp_path, command):
         (["index", "a.tif", "-o", "x.json", "--append"], ["--append", "kerchunk", ".icechunk"]),
         (["index", "a.tif", "-o", "x.json", "--combine", "pile"], ["'pile'", "stack concat"]),
         (["index", "a.tif", "-o", "x.json", "--copy", "all"], ["'all'", "never or needed"]),
-        (["index", "{file}", "-o", "x.icechunk", "--layout", "osml"], ["layout", "x.icechunk"]),
+        (["index", "{file}", "-o", "x.icechunk", "--layout", "osml"], ["--layout", "kerchunk"]),
         (["thumb", "{file}", "--at", "q=1"], ["'q'"]),
         (["thumb", "{file}", "--at", "z:1"], ["'z:1'", "AXIS=INDEX"]),
         (["thumb", "{file}", "--image", "7"], ["image 7", "1"]),

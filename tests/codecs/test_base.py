@@ -15,12 +15,12 @@ import zarr
 from zarr.abc.codec import BytesBytesCodec
 
 from anychunk.codecs import base
-from anychunk.codecs.zarr_core import codec_registries
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing import codecs as contract
 from anychunk.testing import formats
 from anychunk.testing.codecs import CodecContract
 from anychunk.zarr.codecs import zarr_codec
+from anychunk.zarr.core import codec_registries
 from anychunk.zarr.filters import v2_filter
 
 

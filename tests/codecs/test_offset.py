@@ -11,11 +11,11 @@ from zarr.codecs import GzipCodec, ZstdCodec
 from zarr.codecs.cast_value import CastValue as ZarrCastValue
 from zarr.codecs.numcodecs import Zlib
 
-from anychunk.codecs import Offset, _affix, headers
+from anychunk.codecs import Offset, _affix
 from anychunk.codecs.base import schema
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only
-from anychunk.zarr import filters
+from anychunk.zarr import filters, headers
 
 # example 1 of the proposal: the header of a 256 x 256 uint16 TIFF
 TIFF_PREFIX = (

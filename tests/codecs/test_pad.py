@@ -7,11 +7,11 @@ import tifffile
 import zarr
 from zarr.codecs import GzipCodec
 
-from anychunk.codecs import Pad, headers
+from anychunk.codecs import Pad
 from anychunk.codecs.base import schema
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.testing.codecs import CodecContract, chunks_only
-from anychunk.zarr import filters
+from anychunk.zarr import filters, headers
 from tests.codecs.test_offset import TIFF_PREFIX, n5_block, text
 
 

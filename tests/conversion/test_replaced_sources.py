@@ -14,7 +14,7 @@ import zarr
 import anychunk
 from anychunk.conversion.staging import Journal
 from anychunk.errors import AnychunkError, TargetExistsError
-from tests.read.test_replaced_files import change
+from tests.zarr.test_replaced_files import change
 
 pytestmark = pytest.mark.skipif(
     os.name == "nt", reason="Windows does not record when the status of a file changed"

@@ -190,8 +190,9 @@ def test_an_ended_command_is_resumed(tmp_path, target, how):
     ended = processes.run(ENDED, [int(how), *arguments], cwd=tmp_path)
     if how == signal.SIGINT:
         assert ended.returncode == 130, ended.stderr
-        assert ended.stderr.startswith("anychunk: interrupted; ")
-        assert ended.stderr.count("\n") == 1
+        # before it, a thread of concurrent.futures may complain: an interrupt in Condition.wait of
+        # one thread releases the lock that another holds
+        assert ended.stderr.splitlines()[-1].startswith("anychunk: interrupted; ")
     else:
         assert ended.returncode == -how, ended.stderr
     assert not (tmp_path / target).exists()

@@ -616,7 +616,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_predictors():
-    deflate, lerc = parse_compression("deflate"), parse_compression("lerc")
+    deflate, lerc = parse_compression("deflate", None), parse_compression("lerc", None)
     assert predictor_for(deflate, np.dtype("u2"), None) == 2
     assert predictor_for(deflate, np.dtype("f4"), "auto") == 3
     assert predictor_for(deflate, np.dtype("f4"), "horizontal") == 2

@@ -165,5 +165,5 @@ def test_a_chunk_that_does_not_decode_is_named():
 
 def test_array_spec():
     spec = array_spec(index(data_type="float32", fill_value="NaN"))
-    assert (spec.shape, spec.dtype.to_native_dtype()) == (CHUNK, np.float32)
+    assert (spec.shape, spec.dtype) == (CHUNK, np.float32)
     assert np.isnan(spec.fill_value)

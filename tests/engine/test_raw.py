@@ -11,7 +11,7 @@ from anychunk.errors import ChunkDecodeError, SourceChangedError, TruncatedError
 from anychunk.io.file import FileSource
 from anychunk.model.grid import plan_box
 from anychunk.model.index import ArrayIndex, ByteRanges, GroupIndex
-from anychunk.zarr import pipeline
+from anychunk.zarr import selectors
 from tests.support import compiled
 
 RNG = np.random.default_rng(5)
@@ -98,7 +98,7 @@ def test_rows_of_a_window_are_read_at_once(tmp_path, monkeypatch, placed):
 def test_a_large_chunk_is_divided_among_threads(tmp_path, monkeypatch, placed):
     monkeypatch.setattr(local, "LEAST_COPIES", 1 << 10)
     monkeypatch.setattr(local, "LEAST_COPY", 1 << 9)
-    monkeypatch.setattr(pipeline, "cores", lambda: 2)
+    monkeypatch.setattr(selectors, "cores", lambda: 2)
     path, pixels = written(tmp_path, "one", rows=96)
     array = anychunk.open_array(path)
     assert array.nchunks == 1

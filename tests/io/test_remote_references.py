@@ -7,7 +7,7 @@ import pytest
 import tifffile
 
 import anychunk
-from anychunk.errors import AnychunkError, FormatError
+from anychunk.errors import AnychunkError, FormatError, SourceError
 from anychunk.io.inside import resolve
 from anychunk.io.object_stores import memory_store
 from anychunk.references.urls import UrlResolver
@@ -111,6 +111,16 @@ def test_of_an_object_store(secrets):
         store.put("in/a.nhdr", f"{NRRD}{up}secret.raw\n\n".encode())
         with pytest.raises(FormatError, match="leads outside"):
             anychunk.index("memory://references/in/a.nhdr")
+
+
+@pytest.mark.parametrize("name", ["a//b", "a%2f%2fb", "a/%2e/b", "a/%01b"])
+def test_names_that_no_object_has(name):
+    """To obstore they are errors of Python, whether a caller or a file gave them."""
+    with pytest.raises(SourceError):
+        anychunk.index(f"memory://references/{name}")
+    memory_store("references").put("in/a.nhdr", f"{NRRD}{name}\n\n".encode())
+    with pytest.raises(AnychunkError):
+        anychunk.open_array("memory://references/in/a.nhdr")[...]
 
 
 @pytest.mark.processes

@@ -7,18 +7,25 @@ import sys
 import numpy as np
 import pytest
 import tifffile
+from PIL import Image
 
 import anychunk
+from anychunk import demo
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
 
 SNAPSHOT = """
-import atexit, copy, importlib, logging, logging.config, pickle, sys, warnings
+import atexit, copy, gc, importlib, locale, logging, logging.config, os, pickle, signal, socket, sys, threading, warnings
 import asyncio, concurrent.futures.thread, multiprocessing, ssl  # they register what is called at the exit
-import imagecodecs, jsonschema, numcodecs, numcodecs.registry, numpy as np, obstore, tifffile, zarr, zarr.testing
+import fsspec, imagecodecs, jbpy, jbpy.core, jsonschema, numcodecs, numcodecs.registry, numpy as np, obstore, tifffile, zarr, zarr.testing
 import zarr.codecs.numcodecs
+
+try:
+    import pyproj, xarray, pandas, dask.array, dask.distributed, rasterio, rioxarray
+except ImportError:  # extras, and what xarray loads with them
+    pass
 
 for name in ("tifffile", "imagecodecs", "jbpy.core"):
     logging.getLogger(name)  # as these packages do when they first have something to say
@@ -33,11 +40,17 @@ def listed(registry):  # by the name that a class has or gets when zarr loads it
     lazy = [entry.value.replace(":", ".") for entry in registry.lazy_load_list]
     return sorted({*(f"{c.__module__}.{c.__qualname__}" for c in registry.values()), *lazy})
 
+OTHERS = (
+    "zarr", "numcodecs", "tifffile", "imagecodecs", "jbpy", "jsonschema", "obstore", "fsspec", "xarray", "numpy",
+    "logging", "warnings", "builtins", "asyncio", "threading", "socket",
+)
+MODULES = {n: m for n, m in sys.modules.items() if n.split(".")[0] in OTHERS}
+NAMES = {f"{n}.{k}": v for n, m in MODULES.items() for k, v in vars(m).items() if callable(v)}
+
 def classes():
-    modules = {n: m for n, m in sys.modules.items() if n.split(".")[0] in ("zarr", "numcodecs")}
     return {
         f"{name}.{cls.__qualname__}": cls
-        for name, module in modules.items()
+        for name, module in MODULES.items()
         for cls in vars(module).values()
         if isinstance(cls, type) and cls.__module__ == name
     }
@@ -67,7 +80,16 @@ def snapshot():
         },
         "exit": atexit._ncallbacks(),
         "malloc": sorted(symbols & {"mallopt", "malloc_trim", "mallinfo2"}),
-        "warnings": [str(f) for f in warnings.filters],
+        "warnings": ([str(f) for f in warnings.filters], warnings.showwarning),
+        "names": [k for k, v in NAMES.items() if getattr(MODULES[k.rpartition(".")[0]], k.rpartition(".")[2], None) is not v],
+        "file systems": sorted(fsspec.registry.items(), key=str),
+        "environment": (dict(os.environ), os.getcwd(), sys.path[:], locale.setlocale(locale.LC_ALL)),
+        "signals": [str(signal.getsignal(s)) for s in sorted(signal.valid_signals())],
+        "hooks": (sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, sys.gettrace(), sys.getprofile()),
+        "settings": (
+            socket.getdefaulttimeout(), gc.get_threshold(), gc.isenabled(), sys.getrecursionlimit(), sys.getswitchinterval(),
+            np.geterr(), np.get_printoptions(), multiprocessing.get_start_method(allow_none=True),
+        ),
     }
 
 def differences(a, b):
@@ -97,6 +119,39 @@ group = anychunk.open(sys.argv[1])
 array = group["0/0/image"]
 assert array[3:9, 5].sum() and array.oindex[[1, 2], [3]].size == 2 and array.attrs is not None
 assert list(group.members(max_depth=None)) and "IndexPipeline" in str(type(array.async_array.codec_pipeline))
+""",
+    "read every format": """
+import anychunk
+from pathlib import Path
+def arrays(group):
+    return [member for _, member in group.members(max_depth=None) if hasattr(member, "dtype")]
+for path in Path(sys.argv[4]).iterdir():
+    found = arrays(anychunk.open(path))
+    assert found and all(array[...].size for array in found), path
+""",
+    "read fax": """
+import anychunk
+for path in sys.argv[5:7]:
+    assert anychunk.open_array(path)[...].any()
+try:
+    anychunk.open_array(sys.argv[7])[...]
+except anychunk.errors.ChunkDecodeError:
+    pass
+else:
+    raise AssertionError("damage was not noticed")
+""",
+    "save, load": """
+import anychunk
+anychunk.index(sys.argv[1]).save(sys.argv[8])
+assert anychunk.open(sys.argv[8])["0/0/image"][...].any()
+""",
+    "info": """
+from anychunk.cli import main
+for options in ((), ("--deep", "--json")):
+    try:
+        main(["info", *options, sys.argv[1], *sys.argv[5:7]])
+    except SystemExit as e:
+        assert not e.code
 """,
     "unpickle": """
 with open(sys.argv[2], "rb") as file:
@@ -143,6 +198,14 @@ def files(tmp_path_factory):
     (folder / "a.pickle").write_bytes(pickle.dumps(array))
     (folder / "small").write_bytes(bytes([1, 8, 7, 15]))
     anychunk.index(folder / "a.tif").save(folder / "a.json")
+    list(demo.write(folder / "demo"))
+    for kind in ("group3", "group4"):
+        Image.fromarray(data % 7 > 2).save(folder / f"{kind}.tif", compression=kind)
+    with tifffile.TiffFile(folder / "group3.tif") as tif:
+        at = tif.pages[0].dataoffsets[0]
+    damaged = bytearray((folder / "group3.tif").read_bytes())
+    damaged[at + 20 : at + 40] = bytes(20)
+    (folder / "damaged.tif").write_bytes(damaged)
     return folder
 
 
@@ -157,7 +220,17 @@ def run(code, *arguments):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_nothing_in_the_process_changes(files, step):
-    paths = (files / "a.tif", files / "a.pickle", files / "small")
+    names = (
+        "a.tif",
+        "a.pickle",
+        "small",
+        "demo",
+        "group3.tif",
+        "group4.tif",
+        "damaged.tif",
+        "saved.json",
+    )
+    paths = [files / name for name in names]
     run(f"{SNAPSHOT}\n{STEPS[step]}\ncheck(before)", *paths)
 
 
@@ -179,7 +252,7 @@ for key, value in refs.items():
         data = (value if isinstance(value, str) else json.dumps(value)).encode()
     store[key] = buffer.from_bytes(data)
 array = zarr.open_array(MemoryStore(store), path="0/0/image", mode="r")
-print(array.metadata.codecs[-1].__class__.__module__, int(array[...].sum()), "anychunk.zarr" in sys.modules)
+print(array.metadata.codecs[-1].__class__.__module__, int(array[...].sum()), "anychunk.zarr.store" in sys.modules)
 """
     expected = np.arange(64 * 64).sum()
     assert run(code, files / "a.json", files / "a.tif").split() == [

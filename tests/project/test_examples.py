@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 # `make demo` runs the demo
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if not p.name.startswith("demo"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)( title=[^\n]*)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 PLAIN = re.compile(r"anychunk( +('[^']*'|[\w:/.,=+-]+|(?<= )#.*))*")
@@ -40,8 +40,9 @@ NOT_RUN = ("pip install ", "make ", "anychunk serve ")
 
 
 def blocks(page):
-    """Return (language, text) of every block of a page."""
-    return BLOCK.findall(page.read_text("utf-8"))
+    """Return (language, text) of every block of a page; those with titles are files of packages."""
+    found = BLOCK.findall(page.read_text("utf-8"))
+    return [(language, text) for language, title, text in found if not title]
 
 
 # a busy machine takes long to draw

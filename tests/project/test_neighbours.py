@@ -11,7 +11,7 @@ from zarr.codecs.cast_value import CastValue as ZarrCastValue
 
 import anychunk
 from anychunk import codecs
-from anychunk.codecs import zarr_core
+from anychunk.zarr import core as zarr_core
 from anychunk.zarr import pipeline
 
 

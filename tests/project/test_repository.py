@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import anychunk
-from anychunk.codecs import zarr_core
+from anychunk.zarr import core as zarr_core
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]

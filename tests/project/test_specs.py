@@ -15,9 +15,10 @@ import pytest
 import tifffile
 
 from anychunk import codecs
-from anychunk.codecs import base, headers
+from anychunk.codecs import base
 from anychunk.codecs.header_template import Header
 from anychunk.errors import AnychunkError, CodecConfigError, InternalError
+from anychunk.zarr import headers
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "specs" / "vectors"

@@ -22,18 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import codecs
+from anychunk.codecs import data_types
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import Decoder
-from anychunk.codecs.data_types import data_type
 from anychunk.codecs.n5_block import write_header
 from anychunk.codecs.stream import encode as encode_lz4_java
 from anychunk.codecs.window import front
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArraySpec,
-    default_buffer_prototype,
-)
 from anychunk.decode.boxes import located
 from anychunk.errors import AnychunkError, InternalError
+from anychunk.zarr.data_types import data_type
 
 URL = "https://awslabs.github.io/osml-imagery-io/codecs"
 SIDE = 64
@@ -417,14 +414,8 @@ def cases() -> dict[str, Case]:
 def decode(case: Case) -> npt.NDArray[Any]:
     chain, dtype, shape, stored = case
     assert isinstance(stored, bytes)
-    kind = data_type(dtype)
-    spec = ArraySpec(
-        shape=shape,
-        dtype=kind,
-        fill_value=kind.default_scalar(),
-        config=ArrayConfig.from_dict({}),
-        prototype=default_buffer_prototype(),
-    )
+    kind = data_types.native(dtype)
+    spec = ChunkSpec(shape, kind, data_type(dtype).default_scalar(), dtype)
     with located(lambda: "chunk"):
         return Decoder([codecs.from_json(c) for c in chain], spec)(np.frombuffer(stored, np.uint8))
 

@@ -1,19 +1,24 @@
 """Every option of the public functions and commands, for their page in the reference and its test."""
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ForwardRef
 
 import typer.main
 
 import anychunk
-from anychunk import options
+from anychunk import limits, options
 from anychunk.cli.commands import app
+from anychunk.codecs import headers
 from anychunk.formats import jnrrd
+from anychunk.io import opening
+from anychunk.references import icechunk
 from anychunk.xarray_engine import AnychunkEntrypoint
 
-SOURCE_DOC = re.compile(r'^    (\w+): [^\n]*\n    """(.*?)"""', re.MULTILINE | re.DOTALL)
+DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -23,11 +28,43 @@ def functions() -> dict[str, Callable[..., Any]]:
     return found | {
         "anychunk.VirtualParser": anychunk.VirtualParser.__init__,
         "anychunk.Group.image": anychunk.Group.image,
+        "anychunk.GroupIndex.save": anychunk.GroupIndex.save,
+        "anychunk.GroupIndex.to_virtualizarr": anychunk.GroupIndex.to_virtualizarr,
+        "anychunk.references.icechunk.open_repository": icechunk.open_repository,
         'xarray engine="anychunk"': AnychunkEntrypoint.open_dataset,
         "anychunk.formats.jnrrd.read_tile": jnrrd.read_tile,
         "anychunk.formats.jnrrd": jnrrd.validate,
         "anychunk.formats.jnrrd.write": jnrrd.write,
     }
+
+
+def for_authors() -> dict[str, Callable[..., Any]]:
+    """Return other functions of the reference that have options, which are words of their own."""
+    return {
+        "anychunk.limits.override": limits.override,
+        "anychunk.codecs.headers.tiff": headers.tiff,
+        "anychunk.io.opening.open_source": opening.open_source,
+    }
+
+
+def documented() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield every function that has options, and method of a class, that the reference shows."""
+    pages = sorted((Path(__file__).parents[2] / "docs/reference").glob("*.md"))
+    for name, given in (n for page in pages for n in DIRECTIVE.findall(page.read_text("utf-8"))):
+        found: Any = pkgutil.resolve_name(name)
+        listed = re.search(r"^ +members: \[(.*)\]", given, re.MULTILINE)
+        hidden = "|".join(["^_", *re.findall(r'"!(.+?)"', given)])
+        shown = [name for name in dir(found) if not re.search(hidden, name)]
+        shown = listed[1].split(", ") if listed else shown
+        is_protocol = getattr(found, "_is_protocol", False)  # others write these
+        if not inspect.isfunction(found) and not is_protocol:
+            members = {f"{name}.{key}": getattr(found, key, None) for key in shown}
+        else:
+            members = {name: found}
+        for path, member in members.items():
+            is_ours = (getattr(member, "__module__", None) or "").startswith("anychunk")
+            if inspect.isfunction(member) and is_ours and options.names(member):
+                yield path, member
 
 
 def commands() -> dict[str, dict[str, Any]]:

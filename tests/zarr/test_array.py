@@ -1,19 +1,25 @@
 import asyncio
 import json
 import pickle
+import struct
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import rasterio
 import zarr
 
 import anychunk
+from anychunk.demo import write as write_demo
+from anychunk.errors import TruncatedError
 from anychunk.io import buffers
 from anychunk.model.grid import plan_box, spans
 from anychunk.model.index import Objects
-from anychunk.zarr.array import Array
+from anychunk.zarr.array import Array, Group
 from anychunk.zarr.pipeline import IndexPipeline
+from tests.support.http_server import serve
 
 VALUES = np.arange(30 * 40 * 20, dtype="uint16").reshape(30, 40, 20)
 
@@ -75,6 +81,31 @@ def test_other_selections(array):
     np.testing.assert_array_equal(array.oindex[[1, 9], 3, [0, 19]], VALUES[[1, 9], 3][:, [0, 19]])
     np.testing.assert_array_equal(array[np.int64(3)], VALUES[3])
     np.testing.assert_array_equal(np.asarray(array), VALUES)
+
+
+def test_a_scalar_has_no_axes_to_pick_from(tmp_path):
+    np.save(tmp_path / "a.npy", np.float32(3.5))
+    ours, peer = anychunk.open_array(tmp_path / "a.npy"), zarr.array(np.float32(3.5))
+    assert ours.oindex[()] == ours.oindex[...] == peer.oindex[()] == 3.5
+    for array in (ours, peer):
+        with pytest.raises(IndexError, match="tuple index"):
+            array.vindex[()]
+
+
+def test_a_long_slice_is_not_listed(tmp_path):
+    """As numbers, the columns of a row that a small file claims would take eight times the result."""
+    header = struct.pack("<2sHIH", b"II", 42, 8, 6)
+    tags = ((256, 1 << 31), (257, 1), (258, 8), (273, 8), (278, 1), (279, (1 << 31) - 8))
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
+    (tmp_path / "a.tif").write_bytes(header + entries + bytes(4))
+    array = anychunk.open_array(tmp_path / "a.tif")
+    assert array.shape == (1, 1 << 31)
+    tracemalloc.start()
+    with pytest.raises(TruncatedError):
+        array[:, :: 1 << 10]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 23
 
 
 def test_local_reads_do_without_the_event_loop(array, monkeypatch):
@@ -213,3 +244,71 @@ def test_shards(tmp_path):
     np.testing.assert_array_equal(opened[...], values)
     np.testing.assert_array_equal(opened[30:50, 40:60], values[30:50, 40:60])
     np.testing.assert_array_equal(zarr.Array(opened.async_array)[30:50], values[30:50])
+
+
+@pytest.fixture
+def demo(tmp_path):
+    """Return the folder with the files of `anychunk demo`."""
+    list(write_demo(tmp_path))
+    return tmp_path
+
+
+def test_images_say_what_other_readers_say(demo):
+    scene = anychunk.open_group(demo / "scene.tif").images[0]
+    with rasterio.open(demo / "scene.tif") as known:
+        assert scene.crs == known.crs.to_string()
+        assert tuple(scene.pixel_size[name] for name in "xy") == known.res
+        factors = [1, *known.overviews(1)]
+        shapes = [(known.count, known.height // n, known.width // n) for n in factors]
+        assert [level.shape for level in scene.levels] == shapes
+        np.testing.assert_array_equal(scene.levels[0][...], known.read())
+    assert scene.axes == {"c": None, "y": None, "x": None}
+    assert scene.path == "0"
+
+    (cells,) = anychunk.open_group(demo / "cells.ome.tif").images
+    import ome_types
+
+    pixels = ome_types.from_tiff(demo / "cells.ome.tif").images[0].pixels
+    sizes = (pixels.physical_size_z, pixels.physical_size_y, pixels.physical_size_x)
+    assert tuple(cells.pixel_size.values()) == sizes
+    assert [*cells.pixel_size] == ["z", "y", "x"]
+    assert cells.axes == {"c": None, "z": "micrometer", "y": "micrometer", "x": "micrometer"}
+    assert cells.crs is None
+
+
+def test_images_of_groups_below(demo):
+    group = anychunk.open_group([demo / "scene.tif", demo / "cells.ome.tif"], combine="group")
+    assert [image.path for image in group.images] == ["scene/0", "cells.ome/0"]
+    (image,) = group["scene/0"].images
+    assert image.path == ""
+    assert image.levels[2].path == "scene/0/2/image"
+    assert image.crs == "EPSG:32611"
+    with pytest.raises(TypeError, match="anychunk"):
+        Group(zarr.create_group({})._async_group).image(0)
+
+
+def test_images_without_a_code_have_wkt(tmp_path):
+    crs = rasterio.CRS.from_proj4("+proj=laea +lat_0=12 +lon_0=34 +ellps=GRS80 +units=m")
+    with rasterio.open(
+        tmp_path / "a.tif", "w", driver="GTiff", count=1, height=9, width=9, dtype="uint8",
+        crs=crs, transform=rasterio.Affine(2, 0, 5, 0, -3, 9),
+    ) as out:  # fmt: skip
+        out.write(np.zeros((1, 9, 9), "uint8"))
+    (image,) = anychunk.open_group(tmp_path / "a.tif").images
+    assert rasterio.CRS.from_wkt(image.crs).to_dict()["proj"] == "laea"
+    assert image.pixel_size == {"y": 3.0, "x": 2.0}
+
+
+def test_keys_are_completed(demo, tmp_path):
+    group = anychunk.open_group(demo / "scene.tif")
+    completer = pytest.importorskip("IPython.core.completer")
+    known = completer.IPCompleter(namespace={"group": group}, use_jedi=False)
+    with completer.provisionalcompleter():
+        found = {one.text for one in known.completions('group["0/1', 10)}
+    assert {"0/1", "0/1/image", "0/1/x"} <= {text.strip('"]') for text in found}
+    zarr.open_group(tmp_path / "a.zarr", mode="w").create_group("b")
+    with serve(tmp_path) as served:
+        remote = anychunk.open_group(f"{served.url}/a.zarr")
+        before = len(served.requests)
+        assert remote._ipython_key_completions_() == []
+        assert len(served.requests) == before

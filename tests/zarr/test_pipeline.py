@@ -20,7 +20,7 @@ from anychunk.io.file import FileSource
 from anychunk.io.object_stores import memory_store
 from anychunk.io.open_sources import Sources
 from anychunk.model.index import WHOLE, ArrayIndex, ByteRanges, GroupIndex, Objects, Parts
-from anychunk.zarr import pipeline
+from anychunk.zarr import pipeline, selectors
 from tests.support.http_server import serve
 from tests.support.patience import PATIENCE_S
 
@@ -405,7 +405,7 @@ def test_dask_does_not_multiply_the_threads(tmp_path, monkeypatch):
 
     cores = 6
     monkeypatch.setattr(threads, "_pool", None)
-    monkeypatch.setattr(pipeline, "cores", lambda: cores)
+    monkeypatch.setattr(selectors, "cores", lambda: cores)
     values = RNG.integers(0, 9, (2048, 2048), np.uint8)
     file = tmp_path / "f"
     index = tiled(

@@ -12,9 +12,9 @@ import anychunk
 from anychunk.formats import _jpeg2000
 from anychunk_serve import records, response_bodies, watch
 from tests.decode.test_windows import codestream, equally_long
-from tests.read.test_replaced_files import CHANGES, change
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.served_files import decoded
+from tests.zarr.test_replaced_files import CHANGES, change
 
 pytestmark = pytest.mark.processes
 

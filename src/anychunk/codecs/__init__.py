@@ -31,20 +31,11 @@ from typing import TYPE_CHECKING, Any
 
 from anychunk._outline import outline
 from anychunk.codecs.base import OwnCodec
-from anychunk.errors import (
-    AnychunkError,
-    CodecConfigError,
-    MissingDependencyError,
-    UnsupportedError,
-)
+from anychunk.errors import CodecConfigError, MissingDependencyError
 from anychunk.io.cache import Cache
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    from zarr.abc.codec import Codec as ZarrCodec
-
-    Codec = OwnCodec | ZarrCodec
 
 GROUP = "anychunk.codecs"
 URIS = {
@@ -203,8 +194,8 @@ def to_json(codec: OwnCodec) -> dict[str, Any]:
     return data
 
 
-def from_json(data: Any) -> "Codec":
-    """Return the codec for its JSON, of the class registered here or else of zarr's choice.
+def from_json(data: Any) -> OwnCodec:
+    """Return the codec for its JSON: registered here, one of Zarr itself, or zarr's choice.
 
     Raises:
         CodecConfigError: The JSON is not that of a codec, or its configuration is wrong.
@@ -213,45 +204,29 @@ def from_json(data: Any) -> "Codec":
     return with_key(data)[0]
 
 
-def with_key(data: Any) -> "tuple[Codec, Hashable]":
+def with_key(data: Any) -> tuple[OwnCodec, Hashable]:
     """Do the same, and return a key too, which is equal for equal codecs."""
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str):
         raise CodecConfigError(f"codec {data!r}: expected an object with a name")
-    cls = codec_class(name)
-    if cls is None:
-        # not shared: nothing says that codecs of others are immutable
-        other = _from_zarr(name, data)
-        return other, (type(other), json.dumps(data))
     text = json.dumps(data, sort_keys=True)
     found = _BUILT.get(text)
-    if found is None:
-        found = cls.from_dict(dict(data))
-        _BUILT.put(text, found, len(text))
+    if found is not None:
+        return found, text
+    cls = codec_class(name)
+    if cls is None:
+        from anychunk.codecs.standard import CODECS
+
+        cls = CODECS.get(name)
+    if cls is None:
+        # not shared: nothing says that codecs of others are immutable
+        other = foreign_codec(data)
+        return other, (type(other.codec), text)
+    found = cls.from_dict(dict(data))
+    _BUILT.put(text, found, len(text))
     return found, text
 
 
-def zarr_class(name: str) -> "type[ZarrCodec] | None":
-    """Return the class that zarr chooses for a codec name; None if it finds none."""
-    from zarr.errors import UnknownCodecError
-    from zarr.registry import get_codec_class
-
-    try:
-        return get_codec_class(name)
-    except UnknownCodecError:
-        return None
-
-
-def _from_zarr(name: str, data: Any) -> "ZarrCodec":
-    try:
-        cls = zarr_class(name)
-        found = None if cls is None else cls.from_dict(data)
-    except AnychunkError:
-        raise
-    except Exception as e:
-        raise CodecConfigError(f"codec {name!r}: {type(e).__name__}: {e}") from e
-    if found is None:
-        raise UnsupportedError(
-            f"codec {name!r} is not registered; install the package that provides it"
-        )
-    return found
+def foreign_codec(data: Any) -> Any:
+    """Return zarr's choice for JSON as a codec of ours; zarr is imported by name, for these."""
+    return import_module("anychunk.zarr.foreign").foreign_codec(data)

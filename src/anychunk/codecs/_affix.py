@@ -98,7 +98,7 @@ def make(
         raise ChunkEncodeError(
             f"{codec}: the {length} bytes written with each chunk of this array are computed by a "
             "function, which the metadata cannot hold; to write, open the array with a codec that "
-            "has the function, or with anychunk.codecs.headers.writable if its attributes declare "
+            "has the function, or with anychunk.zarr.headers.writable if its attributes declare "
             "the header"
         )
     return literal

@@ -52,7 +52,7 @@ codec:
                 raise ChunkDecodeError(f"{self.name}: {len(data)} bytes, not a multiple")
             return data.reshape(self.itemsize, -1).T
 
-        def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+        def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
             return input_byte_length
 
 Make zarr's classes in a second module, `acme.zarr`, because this one imports zarr:
@@ -90,12 +90,10 @@ the field holds something else, override `parse_configuration` (JSON to field va
 never appears in the JSON. Check values in `__post_init__` and raise `CodecConfigError`; call
 `self.check_schema()` there if a JSON schema is shipped with the codec (see `schema`).
 
-**Checks against the array.** zarr calls `validate(shape=..., dtype=..., chunk_grid=...)` when an
-array is created or opened: override it to refuse arrays that the codec cannot store. `dtype` is
-zarr's data type, of the array as a whole: a codec that follows one that changes the data
-type checks in `evolve_from_array_spec(array_spec)` instead, which receives the type at that point
-of the chain, and returns the codec. An array -> array codec that changes the shape, the data type
-or the fill value says so in `resolve_metadata(chunk_spec)`, by returning the changed spec.
+**Checks against the array.** `evolved(spec)` is called when an array is created or opened, with
+the spec of a chunk at that point of the chain: override it to refuse chunks that the codec cannot
+store; it returns the codec. An array -> array codec that changes the shape, the data type or the
+fill value says so in `encoded_spec(spec)`, by returning the changed spec.
 
 **Errors.** Hooks raise `ChunkDecodeError` or `ChunkEncodeError`, or another `AnychunkError`. Any
 other exception, except `MemoryError`, is turned into one of these two, with its cause; but one that
@@ -129,7 +127,6 @@ from anychunk.errors import (
 )
 
 if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ArraySpec, ZDType
     from anychunk.model.grid import Array
     from anychunk.model.index import Json
 
@@ -147,16 +144,13 @@ class ChunkSpec:
     """Data type of the decoded chunk, in the byte order that zarr expects."""
     fill_value: Any = 0
     """Fill value of the array, as the codec sees it."""
+    data_type: Any = None
+    """The data type as zarr has it, where `dtype` does not tell: strings of any length."""
 
     @property
     def nbytes(self) -> int:
         """Size of the decoded chunk in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-def chunk_spec(spec: ArraySpec) -> ChunkSpec:
-    """Return the `ChunkSpec` for zarr's spec of a chunk."""
-    return ChunkSpec(spec.shape, spec.dtype.to_native_dtype(), spec.fill_value)
 
 
 def as_bytes(data: BytesLike | Array) -> Bytes1D:
@@ -287,20 +281,17 @@ class _CodecBase:
             return {"name": self.name}
         return {"name": self.name, "configuration": configuration}
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
         """Return the encoded size; override it if `is_fixed_size` is true."""
         raise NotImplementedError(f"{self.name}: the encoded size is known only after encoding")
 
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        """Return the codec for data as `array_spec` describes it; override it to refuse some."""
+    def evolved(self, spec: ChunkSpec) -> Self:
+        """Return the codec for chunks as `spec` describes them; override it to refuse some."""
         return self
 
-    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
-        """Return the spec of an encoded chunk; override it if it differs from `chunk_spec`."""
-        return chunk_spec
-
-    def validate(self, *, shape: tuple[int, ...], dtype: ZDType[Any, Any], chunk_grid: Any) -> None:
-        """Refuse arrays that the codec cannot store."""
+    def encoded_spec(self, spec: ChunkSpec) -> ChunkSpec:
+        """Return what an encoded chunk is; override it if that differs from `spec`."""
+        return spec
 
 
 class BytesToBytes(_CodecBase):
@@ -311,12 +302,8 @@ class BytesToBytes(_CodecBase):
     A codec that directly follows little-endian `bytes`, and is the last of its chain, may define
     more methods:
 
-    - `decode_into(data, spec, target, scratch) -> bool` decodes straight into `target`, an array
-      of `spec.shape` and `spec.dtype` with any strides; `scratch` is a buffer like `out` in
-      `decode_bytes`. It returns False, with `target` unchanged, for chunks that it does not handle;
-      these are then decoded the ordinary way. If the codec has `takes_cropped = True`, the last two
-      axes of `target` may be shorter than those of the chunk, whose first rows and columns it then
-      takes.
+    - `chunk_layout(spec) -> ChunkLayout | None` says how a chunk becomes pixels if it is a stream
+      of rows of samples, so that the compiled loop decodes many at once; None if it is not.
     - `decode_part(data, spec, rows, columns) -> array | None` decodes only a part of a large chunk,
       given as ranges along the last two axes; None if decoding the chunk whole is as cheap.
     """
@@ -362,7 +349,7 @@ class ArrayToArray(_CodecBase):
     """Base of array -> array codecs: filters on values.
 
     `spec` describes the decoded chunk in both hooks. An encoded chunk of another data type or shape
-    is announced by overriding `resolve_metadata` and, if its size differs, `compute_encoded_size`.
+    is announced by overriding `encoded_spec` and, if its size differs, `compute_encoded_size`.
     """
 
     is_fixed_size = True
@@ -380,7 +367,7 @@ class ArrayToArray(_CodecBase):
         """Return an array of `spec.shape` and `spec.dtype`; `array` must not be changed."""
         raise NotImplementedError
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
         """Return the encoded size: that of the decoded chunk, unless overridden."""
         return input_byte_length
 

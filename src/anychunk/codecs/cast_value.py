@@ -28,8 +28,6 @@ from anychunk.codecs.cast.scalar_map import (
     there_and_back,
     with_encoded_fill,
 )
-from anychunk.codecs.data_types import data_type as zarr_data_type
-from anychunk.codecs.zarr_core import ArraySpec, ZDType
 from anychunk.errors import AnychunkError, ChunkDecodeError, ChunkEncodeError, CodecConfigError
 from anychunk.model.index import Json
 
@@ -117,23 +115,16 @@ class CastValue(ArrayToArray):
         """The stored number type."""
         return BY_NAME[self.data_type]
 
-    @property
-    def dtype(self) -> ZDType[Any, Any]:
-        """The stored data type, as zarr's object."""
-        return _zdtype(self.data_type)
-
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        # not in `validate`, which zarr calls with the data type of the array as a whole: behind
-        # another codec, the data has another type here
-        source = number_type_of(array_spec.dtype, self.name)
+    def evolved(self, spec: ChunkSpec) -> Self:
+        source = number_type_of(spec.dtype, self.name)
         for is_encoding in (True, False):
             bind(self, source, is_encoding=is_encoding)
         if self.strict:
             check_exact(source, self.kind)
         return self
 
-    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
-        return with_encoded_fill(self, chunk_spec, self.dtype)
+    def encoded_spec(self, spec: ChunkSpec) -> ChunkSpec:
+        return with_encoded_fill(self, spec, self.kind.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the encoded fill value; if `strict`, it must decode to itself."""
@@ -178,8 +169,8 @@ class CastValue(ArrayToArray):
             why = explain(value, direction.target, self.out_of_range)
             raise direction.error(f"cast_value: {value} at {e.index} {why}") from None
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        dtype = chunk_spec.dtype.to_native_dtype()
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
+        dtype = spec.dtype
         if number_type(dtype) is None:
             raise CodecConfigError(
                 f"cast_value: the codec only supports fixed-size integer and floating-point data "
@@ -190,7 +181,8 @@ class CastValue(ArrayToArray):
 
 def _type_name(data_type: object) -> str:
     """Return the name of a real number type, given its name, its JSON object or zarr's object."""
-    data = data_type.to_json(zarr_format=3) if isinstance(data_type, ZDType) else data_type
+    is_object = hasattr(data_type, "to_json")
+    data: Any = data_type.to_json(zarr_format=3) if is_object else data_type  # type: ignore[attr-defined]
     if isinstance(data, Mapping) and not set(data) - {"name", "configuration"}:
         data = data.get("name") if not data.get("configuration") else data
     if not isinstance(data, str) or data not in BY_NAME:
@@ -199,11 +191,6 @@ def _type_name(data_type: object) -> str:
             f"floating-point types {' '.join(BY_NAME)}"
         )
     return data
-
-
-@lru_cache(maxsize=64)
-def _zdtype(name: str) -> ZDType[Any, Any]:
-    return zarr_data_type(name)
 
 
 def check_exact(source: NumberType, target: NumberType) -> None:

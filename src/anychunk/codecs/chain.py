@@ -5,30 +5,14 @@ once per array as a list of plain functions: our codecs are called through their
 common ones are replaced by equivalent functions, and any other codec runs through zarr's methods.
 """
 
-import asyncio
-import math
-from collections.abc import Buffer as BytesLike
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec
-from zarr.abc.codec import Codec as ZarrCodec
-from zarr.codecs import (
-    BloscCodec,
-    BytesCodec,
-    Crc32cCodec,
-    GzipCodec,
-    ShardingCodec,
-    TransposeCodec,
-    ZstdCodec,
-)
-from zarr.codecs.numcodecs import BZ2, LZ4, LZMA, Blosc, GZip, Zlib, Zstd
 
 from anychunk import decoders, limits
-from anychunk.codecs import codec_class, leading_streams, libraries, streams
+from anychunk.codecs import leading_streams, libraries
 from anychunk.codecs.base import (
     ArrayToArray,
     ArrayToBytes,
@@ -37,76 +21,23 @@ from anychunk.codecs.base import (
     ChunkSpec,
     OwnCodec,
     as_bytes,
-    chunk_spec,
 )
 from anychunk.codecs.cast import fuse
 from anychunk.codecs.cast.number_types import has_unused_bits, number_type, used_bits
 from anychunk.codecs.chunk_layout import ChunkLayout, ShardLayout, stored_axes
-from anychunk.codecs.data_types import data_type
+from anychunk.codecs.standard import Bytes, Compressor, Crc32c, Sharding, Transpose, most_decoded
 from anychunk.codecs.wrapping import WrappingCodec
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArraySpec,
-    default_buffer_prototype,
-)
 from anychunk.errors import ChunkDecodeError, CodecConfigError
-from anychunk.io import buffers, copying, measuring
+from anychunk.io import measuring
 from anychunk.model.grid import Array, grid_shape, is_at_edges
-from anychunk.model.index import Json
 
 if TYPE_CHECKING:
     from anychunk.codecs.jpeg2000.tiny_tiles import Joint
-
-Codec = OwnCodec | ZarrCodec
-"""A codec of ours, or of zarr or another package."""
-ARRAY_ARRAY = ArrayToArray | ArrayArrayCodec
-ARRAY_BYTES = ArrayToBytes | ArrayBytesCodec
-BYTES_BYTES = BytesToBytes | BytesBytesCodec
 
 type BytesStep = Callable[[Bytes1D, Bytes1D | None], Bytes1D]
 type ToArray = Callable[[Bytes1D, Bytes1D | None], Array]
 type ArrayStep = Callable[[Array], Array]
 type EncodeStep = Callable[[Any], Any]
-
-STREAMS: dict[type, streams.Decode] = {
-    ZstdCodec: streams.decode_zstd,
-    GzipCodec: streams.decode_gzip,
-    BloscCodec: streams.decode_blosc,
-    BZ2: streams.decode_bzip2,
-}
-"""Decoders that replace those of zarr's compressors."""
-
-BOUNDED: dict[type, streams.DecodeBounded] = {
-    ZstdCodec: streams.decode_zstd_bounded,
-    Zstd: streams.decode_zstd_bounded,
-    GzipCodec: streams.decode_gzip_bounded,
-    GZip: streams.decode_gzip_bounded,
-    BZ2: streams.decode_bzip2_bounded,
-    BloscCodec: streams.decode_blosc_bounded,
-    Blosc: streams.decode_blosc_bounded,
-    LZ4: streams.decode_lz4_bounded,
-}
-"""The same where the decoded size is unknown, as between two filters: only a bound is known."""
-
-LEADING: dict[type[Codec], str] = {
-    ZstdCodec: "zstd",
-    Zstd: "zstd",
-    GzipCodec: "gzip",
-    GZip: "gzip",
-    BZ2: "bzip2",
-}
-"""Compressions whose stream is found at the start of a range, as `leading_streams` names them."""
-
-KINDS: dict[type[Codec], int] = {
-    ZstdCodec: libraries.ZSTD,
-    Zstd: libraries.ZSTD,
-    GzipCodec: libraries.GZIP,
-    GZip: libraries.GZIP,
-    Zlib: libraries.DEFLATE,
-    BloscCodec: libraries.BLOSC,
-    Blosc: libraries.BLOSC,
-}
-"""Compressions of Zarr that the compiled loop decodes."""
 
 LEAST_PART = 4 << 20
 """Smaller chunks are always decoded whole."""
@@ -114,24 +45,9 @@ MOST_INTERLEAVED = 64
 """With more bands, numpy transposes faster than the compiled loop, which takes each by itself."""
 
 
-def ours(codec: Codec, document: Json = None) -> Codec:
-    """Return our codec in place of another package's codec of the same name.
-
-    Parameters:
-        codec: returned unchanged if it is ours or if we have no codec of its name.
-        document: the JSON that `codec` was built from. Its own `to_dict` may lack keys that its
-            class does not know.
-    """
-    if isinstance(codec, OwnCodec):
-        return codec
-    data = codec.to_dict() if document is None else document
-    cls = codec_class(cast("str", data["name"])) if "name" in data else None
-    return codec if cls is None else cls.from_dict(data)
-
-
-def check_order(codecs: Sequence[Codec], where: str) -> None:
+def check_order(codecs: Sequence[OwnCodec], where: str) -> None:
     """Refuse codecs that make no chain: filters, one serializer, then compressors."""
-    kinds = (ARRAY_ARRAY, ARRAY_BYTES, BYTES_BYTES)
+    kinds = (ArrayToArray, ArrayToBytes, BytesToBytes)
     order = [next(i for i, kind in enumerate(kinds) if isinstance(codec, kind)) for codec in codecs]
     if order.count(1) != 1 or order != sorted(order):
         names = " ".join(str(codec.to_dict().get("name")) for codec in codecs)
@@ -141,20 +57,22 @@ def check_order(codecs: Sequence[Codec], where: str) -> None:
         )
 
 
-def evolve(codecs: Sequence[Codec], spec: ArraySpec) -> list[tuple[Codec, ArraySpec]]:
-    """Return each codec, adapted to the array, with the spec of the data that it encodes."""
+def evolve(codecs: Sequence[OwnCodec], spec: ChunkSpec) -> list[tuple[OwnCodec, ChunkSpec]]:
+    """Return each codec, adapted to the chunk, with the spec of what it encodes."""
     pairs = []
     for codec in codecs:
-        evolved = codec.evolve_from_array_spec(array_spec=spec)
+        evolved = codec.evolved(spec)
         pairs.append((evolved, spec))
-        spec = evolved.resolve_metadata(spec)
+        spec = evolved.encoded_spec(spec)
     return pairs
 
 
 class Decoder:
     """Decodes chunks of one shape and data type."""
 
-    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec, *, is_range: bool = False) -> None:
+    def __init__(
+        self, codecs: Sequence[OwnCodec], spec: ChunkSpec, *, is_range: bool = False
+    ) -> None:
         """Prepare for decoding.
 
         Parameters:
@@ -164,15 +82,15 @@ class Decoder:
                 their lengths up: bytes behind the end of a stream are ignored. An object that is a
                 chunk has no such bytes, unless it is damaged.
         """
-        self.dtype: np.dtype[Any] = spec.dtype.to_native_dtype()
+        self.dtype: np.dtype[Any] = spec.dtype
         """The data type of decoded chunks."""
         self.nbytes = 0
         """Bytes that the array -> bytes codec decodes, which is the size of a scratch buffer."""
         self._bytes_steps: list[BytesStep] = []
         self._array_steps: list[ArrayStep] = []
         self._to_array: ToArray | None = None
-        self._is_plain = all(isinstance(codec, BytesCodec | TransposeCodec) for codec in codecs)
-        self._codecs, self._spec = [ours(codec) for codec in codecs], spec
+        self._is_plain = all(isinstance(codec, Bytes | Transpose) for codec in codecs)
+        self._codecs, self._spec = list(codecs), spec
         if is_range:  # codecs that decode by inner codecs
             self._codecs = [
                 codec.of_ranges() if hasattr(codec, "of_ranges") else codec
@@ -180,18 +98,18 @@ class Decoder:
             ]
         self._is_range = is_range
         pairs = evolve(fuse(self._codecs), spec)
-        filters = [p for p in pairs if isinstance(p[0], BYTES_BYTES)]
+        filters = [p for p in pairs if isinstance(p[0], BytesToBytes)]
         for codec, codec_spec in pairs:
-            if isinstance(codec, ARRAY_ARRAY):
+            if isinstance(codec, ArrayToArray):
                 self._array_steps.insert(0, array_step(codec, codec_spec))
-            elif isinstance(codec, ARRAY_BYTES):
+            elif isinstance(codec, ArrayToBytes):
                 self._to_array = to_array_step(codec, codec_spec)
-                self.nbytes = chunk_spec(codec_spec).nbytes
+                self.nbytes = codec_spec.nbytes
             else:
                 is_innermost = codec is filters[0][0]
                 step = bytes_step(codec, codec_spec, is_innermost, is_range=is_range)
                 self._bytes_steps.insert(0, step)
-        self.is_sized = not self.is_view and not any(isinstance(c, ShardingCodec) for c in codecs)
+        self.is_sized = not self.is_view and not any(isinstance(c, Sharding) for c in codecs)
         """Whether the ratio of decoded to stored bytes is limited. That of a shard is not: it may
         be empty but for its index, and its inner chunks are what is compressed."""
         self._part = None if self._array_steps else shortcut(pairs, "decode_part")
@@ -202,7 +120,7 @@ class Decoder:
         self.depends_on_place = (
             any(getattr(codec, "depends_on_place", False) for codec in self._codecs)
             # otherwise the last two axes of the array are those of the codec
-            and not any(isinstance(codec, TransposeCodec) for codec in self._codecs)
+            and not any(isinstance(codec, Transpose) for codec in self._codecs)
             and len(spec.shape) >= 2
         )
         """Whether chunks at an edge of the array are decoded differently: see `at`."""
@@ -327,7 +245,7 @@ def counted_many(chunks: Sequence[Bytes1D], found: "Sequence[Joint]") -> dict[st
     }
 
 
-def codec_at(codec: Codec, place: tuple[bool, bool]) -> Codec:
+def codec_at(codec: OwnCodec, place: tuple[bool, bool]) -> OwnCodec:
     """Return the codec for chunks at a place: in the last row or not, in the last column or not."""
     if not getattr(codec, "depends_on_place", False):
         return codec
@@ -335,16 +253,18 @@ def codec_at(codec: Codec, place: tuple[bool, bool]) -> Codec:
     return cast("Any", codec).at_edges(is_lowest=is_lowest, is_rightmost=is_rightmost)  # type: ignore[no-any-return]
 
 
-def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any, ChunkSpec] | None:
+def shortcut(
+    pairs: Sequence[tuple[OwnCodec, ChunkSpec]], method: str
+) -> tuple[Any, ChunkSpec] | None:
     """Return an optional method of the codec that follows `bytes`, and the spec to call it with.
 
     None unless the chain ends with little-endian `bytes` and one bytes -> bytes codec that has the
     method: then its decoded bytes are exactly the elements of the chunk.
     """
-    last = [codec for codec, _ in pairs if not isinstance(codec, ARRAY_ARRAY)]
-    if len(last) != 2 or not isinstance(last[0], BytesCodec):
+    last = [codec for codec, _ in pairs if not isinstance(codec, ArrayToArray)]
+    if len(last) != 2 or not isinstance(last[0], Bytes):
         return None
-    decode, spec = getattr(last[1], method, None), chunk_spec(pairs[-1][1])
+    decode, spec = getattr(last[1], method, None), pairs[-1][1]
     if decode is None or (spec.dtype.itemsize > 1 and last[0].endian != "little"):
         return None
     own = getattr(last[1], "dtype", spec.dtype)
@@ -353,7 +273,7 @@ def shortcut(pairs: Sequence[tuple[Codec, ArraySpec]], method: str) -> tuple[Any
     return decode, spec
 
 
-def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> ChunkLayout | None:
+def layout_of(pairs: Sequence[tuple[OwnCodec, ChunkSpec]], *, is_range: bool) -> ChunkLayout | None:
     """Return the layout of chunks that are a stream of rows; None if the codecs have none.
 
     Parameters:
@@ -367,19 +287,15 @@ def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> Ch
     first = pairs[0][0]
     if isinstance(first, WrappingCodec):
         layout_inside = getattr(first, "chunk_layout", None)
-        return (
-            None
-            if layout_inside is None or len(pairs) > 1
-            else layout_inside(chunk_spec(pairs[0][1]))
-        )
+        return None if layout_inside is None or len(pairs) > 1 else layout_inside(pairs[0][1])
     order = list(range(len(pairs[0][1].shape)))
-    if isinstance(first, TransposeCodec):
+    if isinstance(first, Transpose):
         order, pairs = [int(axis) for axis in first.order], pairs[1:]
-    serializer, spec = pairs[0][0], chunk_spec(pairs[0][1])
+    serializer, spec = pairs[0][0], pairs[0][1]
     dtype, axes = spec.dtype, stored_axes(order)
     if (
         axes is None
-        or not isinstance(serializer, BytesCodec)
+        or not isinstance(serializer, Bytes)
         or len(pairs) > 2
         or dtype.kind not in "biufc"
         or np.dtype(dtype.str) != dtype
@@ -387,7 +303,7 @@ def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> Ch
         or (axes[-1] is not None and spec.shape[-1] > MOST_INTERLEAVED)
     ):
         return None
-    kind = kind_of(pairs[1][0]) if len(pairs) > 1 else libraries.NONE
+    kind = getattr(pairs[1][0], "kind", None) if len(pairs) > 1 else libraries.NONE
     functions = None if kind is None else libraries.functions(kind)
     is_swapped = dtype.itemsize > 1 and serializer.endian == "big"
     if kind is None or functions is None or (is_swapped and dtype.kind == "c"):
@@ -404,27 +320,24 @@ def layout_of(pairs: Sequence[tuple[Codec, ArraySpec]], *, is_range: bool) -> Ch
     )
 
 
-def shards_of(pairs: Sequence[tuple[Codec, ArraySpec]]) -> ShardLayout | None:
+def shards_of(pairs: Sequence[tuple[OwnCodec, ChunkSpec]]) -> ShardLayout | None:
     """Return the layout of chunks that are shards of Zarr; None if they are not, or have none."""
     codec, spec = pairs[0]
-    if len(pairs) > 1 or not isinstance(codec, ShardingCodec):
+    if len(pairs) > 1 or not isinstance(codec, Sharding):
         return None
-    index, shape = list(codec.index_codecs), codec.chunk_shape
-    has_checksum = len(index) > 1 and isinstance(index[1], Crc32cCodec)
-    is_plain = isinstance(index[0], BytesCodec) and index[0].endian == "little"
-    inner = Decoder(codec.codecs, replace(spec, shape=shape)).layout
+    index, shape = codec.index, codec.chunk_shape
+    has_checksum = len(index) > 1 and isinstance(index[1], Crc32c)
+    is_plain = isinstance(index[0], Bytes) and index[0].endian == "little"
+    inner = Decoder(codec.inner, replace(spec, shape=shape)).layout
     if inner is None or not is_plain or len(index) != 1 + has_checksum:
         return None
     grid = grid_shape(spec.shape, shape)
     return ShardLayout(inner, shape, grid, codec.index_location == "end", has_checksum)
 
 
-def kind_of(codec: Codec) -> int | None:
-    """Return the number of a compression that the compiled loop decodes, or None."""
-    return next((kind for cls, kind in KINDS.items() if isinstance(codec, cls)), None)
-
-
-def bytes_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: bool) -> BytesStep:
+def bytes_step(
+    codec: OwnCodec, spec: ChunkSpec, is_innermost: bool, *, is_range: bool
+) -> BytesStep:
     """Return the decoding function of a bytes -> bytes codec.
 
     Parameters:
@@ -435,112 +348,58 @@ def bytes_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: b
         is_range: whether bytes behind the end of the stream are ignored.
     """
     strict = strict_step(codec, spec, is_innermost, is_range=is_range)
-    our_spec = chunk_spec(spec)
-    name = next((name for kind, name in LEADING.items() if isinstance(codec, kind)), None)
-    if name is None or not (is_range and is_innermost) or our_spec.dtype.kind in "OT":
+    name = codec.leading if isinstance(codec, Compressor) else None
+    if name is None or not (is_range and is_innermost) or spec.dtype.kind in "OT":
         return strict
 
     def leading(data: Bytes1D, out: Bytes1D | None) -> Bytes1D:
         try:
             return strict(data, out)
         except ChunkDecodeError:
-            return leading_streams.decode(name, data, our_spec.nbytes)
+            return leading_streams.decode(name, data, spec.nbytes)
 
     return leading
 
 
-def strict_step(codec: Codec, spec: ArraySpec, is_innermost: bool, *, is_range: bool) -> BytesStep:
+def strict_step(
+    codec: OwnCodec, spec: ChunkSpec, is_innermost: bool, *, is_range: bool
+) -> BytesStep:
     """Return the decoding function of a codec whose stream must fill the chunk, if it can tell."""
-    our_spec = chunk_spec(spec)
-    if isinstance(codec, BytesToBytes):
-        if is_innermost:
-            return lambda data, out: as_bytes(codec.decode_bytes(data, our_spec, out))
-        return lambda data, out: as_bytes(codec.decode_bytes(data, our_spec))
-    stream = STREAMS.get(type(codec)) if is_innermost else None
-    if stream is not None:
-        nbytes = our_spec.nbytes
-        return lambda data, out: stream(data, nbytes, out)
-    bounded = BOUNDED.get(type(codec))
-    if isinstance(codec, LZMA):
-        config: dict[str, Any] = dict(codec.codec_config)
-        settings = {key: config[key] for key in ("format", "filters") if key in config}
-        bounded = partial(streams.decode_lzma_bounded, is_leading=is_range, **settings)
-    elif isinstance(codec, Zlib):
-        bounded = partial(streams.decode_zlib_bounded, is_leading=is_range)
-    if bounded is not None:
-        # filters may enlarge a chunk, strings have any length; what is too long shows up later
-        has_objects = our_spec.dtype.kind in "OT"
-        most = 16 * our_spec.nbytes + (limits.get().free_bytes if has_objects else 1 << 20)
-        return lambda data, out: bounded(data, most)
-    buffer = spec.prototype.buffer
-    run = synchronous(codec)
-    return lambda data, out: as_bytes(run(buffer.from_array_like(data), spec).as_numpy_array())
+    assert isinstance(codec, BytesToBytes)
+    has_size = is_innermost and spec.dtype.kind not in "OT"  # strings have any length
+    if isinstance(codec, Compressor) and not (has_size and codec.is_sized):
+        most = most_decoded(spec)
+        return lambda data, _: codec.decode_bounded(data, most, is_leading=is_range)
+    if is_innermost:
+        return lambda data, out: as_bytes(codec.decode_bytes(data, spec, out))
+    return lambda data, _: as_bytes(codec.decode_bytes(data, spec))
 
 
-def to_array_step(codec: Codec, spec: ArraySpec) -> ToArray:
+def to_array_step(codec: OwnCodec, spec: ChunkSpec) -> ToArray:
     """Return the decoding function of an array -> bytes codec."""
-    our_spec = chunk_spec(spec)
+    assert isinstance(codec, ArrayToBytes)
     if isinstance(codec, WrappingCodec):
-        return lambda data, scratch: codec.decode_chunk(data, our_spec, scratch)
-    if isinstance(codec, ArrayToBytes):
-        return lambda data, _: codec.decode_chunk(data, our_spec)
+        return lambda data, scratch: codec.decode_chunk(data, spec, scratch)
+    kind = number_type(spec.dtype)
+    if not isinstance(codec, Bytes) or kind is None or not has_unused_bits(kind):
+        return lambda data, _: codec.decode_chunk(data, spec)
     # zarr-extensions, data-types/: the upper bits are ignored, but ml_dtypes reads those of floats.
     # Clearing them makes a copy, because stored bytes are never changed
-    kind = number_type(our_spec.dtype)
-    mask = used_bits(kind) if kind is not None and has_unused_bits(kind) else None
-    # strings and objects are not a view of bytes
-    if isinstance(codec, BytesCodec) and our_spec.dtype.kind not in "OT":
-        dtype = our_spec.dtype
-        if codec.endian is not None:
-            dtype = dtype.newbyteorder(codec.endian)
-        if mask is not None:
-            return lambda data, _: view(data & mask, dtype, our_spec.shape)
-        return lambda data, _: view(data, dtype, our_spec.shape)
-    buffer = spec.prototype.buffer
-    run = synchronous(codec)
-    if mask is not None:  # a shard, whose inner `bytes` is zarr's
-        return lambda data, _: (
-            run(buffer.from_array_like(data), spec).as_numpy_array().view(np.uint8) & mask
-        ).view(our_spec.dtype)
-    return lambda data, _: run(buffer.from_array_like(data), spec).as_numpy_array()
+    mask = used_bits(kind)
+    return lambda data, _: codec.decode_chunk(data & mask, spec)
 
 
-def view(data: Bytes1D, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """Return `data` viewed as an array of this data type and shape."""
-    expected = math.prod(shape) * dtype.itemsize
-    if len(data) != expected:
-        raise ChunkDecodeError(f"bytes: {len(data)} bytes, expected {expected} for shape {shape}")
-    return data.view(dtype).reshape(shape)
-
-
-def array_step(codec: Codec, spec: ArraySpec) -> ArrayStep:
+def array_step(codec: OwnCodec, spec: ChunkSpec) -> ArrayStep:
     """Return the decoding function of an array -> array codec."""
-    our_spec = chunk_spec(spec)
-    if isinstance(codec, ArrayToArray):
-        return lambda array: codec.decode_array(array, our_spec)
-    if isinstance(codec, TransposeCodec):
-        inverse = tuple(int(i) for i in np.argsort(codec.order))
-        return lambda array: array.transpose(inverse)
-    nd_buffer = spec.prototype.nd_buffer
-    run = synchronous(codec)
-    return lambda array: run(nd_buffer.from_ndarray_like(array), spec).as_numpy_array()
-
-
-def synchronous(codec: Codec) -> Callable[[Any, ArraySpec], Any]:
-    """Return zarr's decoding method of a codec as a plain function."""
-    decode: Callable[[Any, ArraySpec], Any] | None = getattr(codec, "_decode_sync", None)
-    if decode is not None:
-        return decode
-    # the codec has only an asynchronous method; worker threads have no running event loop
-    single: Any = codec._decode_single  # type: ignore[union-attr]  # noqa: SLF001
-    return lambda data, spec: asyncio.run(single(data, spec))
+    assert isinstance(codec, ArrayToArray)
+    return lambda array: codec.decode_array(array, spec)
 
 
 class Encoder:
     """Encodes chunks of one shape and data type."""
 
-    def __init__(self, codecs: Sequence[Codec], spec: ArraySpec) -> None:
-        pairs = evolve(fuse([ours(codec) for codec in codecs]), spec)
+    def __init__(self, codecs: Sequence[OwnCodec], spec: ChunkSpec) -> None:
+        pairs = evolve(fuse(codecs), spec)
         self._steps = [encode_step(codec, codec_spec) for codec, codec_spec in pairs]
 
     def __call__(self, array: Array) -> Bytes1D:
@@ -551,81 +410,11 @@ class Encoder:
         return as_bytes(data)
 
 
-def encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:  # noqa: PLR0911 - one per kind
+def encode_step(codec: OwnCodec, spec: ChunkSpec) -> EncodeStep:
     """Return the encoding function of a codec of any kind."""
-    our_spec = chunk_spec(spec)
     match codec:
         case ArrayToArray():
-            return lambda array: codec.encode_array(array, our_spec)
+            return lambda array: codec.encode_array(array, spec)
         case ArrayToBytes():
-            return lambda array: as_bytes(codec.encode_chunk(array, our_spec))
-        case BytesToBytes():
-            return lambda data: as_bytes(codec.encode_bytes(data, our_spec))
-        case TransposeCodec():
-            return lambda array: array.transpose(codec.order)
-        case BytesCodec() if our_spec.dtype.kind not in "OT":
-            return lambda array: serialize(array, codec.endian)
-    compress = compressor(codec)
-    if compress is None:
-        return foreign_encode_step(codec, spec)
-    return lambda data: as_bytes(compress(data))
-
-
-def compressor(codec: Codec) -> Callable[[Bytes1D], BytesLike] | None:
-    """Return our encoder that replaces one of zarr's compressors, or None."""
-    match codec:
-        case ZstdCodec(checksum=False):
-            return lambda data: streams.encode_zstd(data, codec.level)
-        case GzipCodec():
-            return lambda data: streams.encode_gzip(data, codec.level)
-        case BloscCodec():
-            return lambda data: encode_blosc(data, codec)
-    return None
-
-
-def encode_blosc(data: Bytes1D, codec: BloscCodec) -> BytesLike:
-    """Encode with the settings of zarr's codec."""
-    return streams.encode_blosc(
-        data,
-        codec.clevel,
-        compressor=codec.cname,
-        shuffle=("noshuffle", "shuffle", "bitshuffle").index(codec.shuffle),
-        typesize=codec.typesize,
-        blocksize=codec.blocksize,
-    )
-
-
-def serialize(array: Array, endian: str | None) -> Bytes1D:
-    """Return the elements as bytes, in C order and byte order `endian` (None: unchanged)."""
-    dtype = array.dtype if endian is None else array.dtype.newbyteorder(cast("Any", endian))
-    if array.dtype == dtype and array.flags.c_contiguous:
-        return as_bytes(array.reshape(-1))
-    stored = buffers.aligned(array.size * dtype.itemsize)
-    copying.assign(stored.view(dtype).reshape(array.shape), array)
-    return stored
-
-
-def foreign_encode_step(codec: Codec, spec: ArraySpec) -> EncodeStep:
-    """Return zarr's encoding method of a codec as a plain function."""
-    encode: Callable[[Any, ArraySpec], Any] = codec._encode_sync  # type: ignore[union-attr]  # noqa: SLF001
-    prototype = spec.prototype
-
-    def step(data: Any) -> Any:
-        if isinstance(codec, BYTES_BYTES):
-            buffer: Any = prototype.buffer.from_array_like(data)
-        else:
-            buffer = prototype.nd_buffer.from_ndarray_like(data)
-        return encode(buffer, spec).as_numpy_array()
-
-    return step
-
-
-def array_spec(shape: tuple[int, ...], spec: ChunkSpec) -> ArraySpec:
-    """Return zarr's spec for an array of `shape`, with the data type and fill value of `spec`."""
-    return ArraySpec(
-        shape=shape,
-        dtype=data_type(spec.dtype),
-        fill_value=spec.fill_value,
-        config=ArrayConfig.from_dict({}),
-        prototype=default_buffer_prototype(),
-    )
+            return lambda array: as_bytes(codec.encode_chunk(array, spec))
+    return lambda data: as_bytes(codec.encode_bytes(data, spec))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from anychunk.codecs import from_json
-from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec
+from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec, OwnCodec
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.model.grid import Array
 
 if TYPE_CHECKING:
-    from anychunk.codecs.chain import Codec, Decoder
+    from anychunk.codecs.chain import Decoder
 
 MOST = 256
 """How many chains a byte can number."""
@@ -73,7 +73,7 @@ class Choice(ArrayToBytes):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
-    def chains(self) -> tuple[tuple["Codec", ...], ...]:
+    def chains(self) -> tuple[tuple[OwnCodec, ...], ...]:
         """The codecs of each chain."""
         return tuple(tuple(from_json(data) for data in chain) for chain in self.choices)
 
@@ -111,9 +111,9 @@ class Choice(ArrayToBytes):
         return found
 
     def encode_chunk(self, array: Array, spec: ChunkSpec) -> BytesLike:
-        from anychunk.codecs.chain import Encoder, array_spec
+        from anychunk.codecs.chain import Encoder
 
-        encoded = Encoder(self.chains[0], array_spec(array.shape, spec))(array)
+        encoded = Encoder(self.chains[0], replace(spec, shape=array.shape))(array)
         return np.concatenate([np.zeros(1, np.uint8), encoded])
 
     def decode_chunk(self, data: Bytes1D, spec: ChunkSpec, scratch: Bytes1D | None = None) -> Array:
@@ -121,11 +121,9 @@ class Choice(ArrayToBytes):
         key = (number, spec.shape, spec.dtype)
         decoder = self._decoders.get(key)
         if decoder is None:
-            from anychunk.codecs.chain import Decoder, array_spec
+            from anychunk.codecs.chain import Decoder
 
-            decoder = Decoder(
-                self.chains[number], array_spec(spec.shape, spec), is_range=self._is_range
-            )
+            decoder = Decoder(self.chains[number], spec, is_range=self._is_range)
             if len(self._decoders) < KEPT:
                 self._decoders[key] = decoder
         if scratch is not None and len(scratch) > decoder.nbytes:
@@ -139,7 +137,7 @@ def _name(codec: Any) -> Any:
 
 def _is_placed(chain: Sequence[Any]) -> bool:
     # after a transpose, the last two axes are not those of the array
-    is_transposed = any(type(codec).__name__ == "TransposeCodec" for codec in chain)
+    is_transposed = any(codec.name == "transpose" for codec in chain)
     return not is_transposed and any(getattr(c, "depends_on_place", False) for c in chain)
 
 

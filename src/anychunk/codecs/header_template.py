@@ -153,7 +153,7 @@ class Header:
                 if known is None or one.axis >= len(known):
                     raise ChunkEncodeError(
                         f"header: {one.value} {one.axis} of the chunk is not known here; write the "
-                        "array with zeros as header, then call anychunk.codecs.headers.rebuild"
+                        "array with zeros as header, then call anychunk.zarr.headers.rebuild"
                     )
                 value = known[one.axis]
             made[one.at : one.at + one.nbytes] = one.pack(value)

@@ -17,7 +17,7 @@ Lossless: yes; encoding bytes writes an object block.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,6 @@ from anychunk.codecs.n5_block import OBJECT, BlockHeader, read_header, write_hea
 from anychunk.codecs.n5_default import N5Default
 from anychunk.errors import ChunkEncodeError, CodecConfigError
 from anychunk.model.grid import Shape
-
-if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ZDType
 
 BYTE = np.dtype(np.uint8)
 
@@ -79,14 +76,14 @@ class N5(N5Default):
         found = super().configuration()
         return found | {"block_shape": list(self.block_shape)} if self.block_shape else found
 
-    def validate(self, *, shape: Shape, dtype: "ZDType[Any, Any]", chunk_grid: Any) -> None:
+    def evolved(self, spec: ChunkSpec) -> Self:
         if self.content == "bytes":
-            return
-        super().validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
-        if self.block_shape and len(self.block_shape) != len(shape):
+            return self
+        if self.block_shape and len(self.block_shape) != len(spec.shape):
             raise CodecConfigError(
-                f"{self.name}: block_shape {self.block_shape} does not match array shape {shape}"
+                f"{self.name}: block_shape {self.block_shape} does not match chunks {spec.shape}"
             )
+        return super().evolved(spec)
 
     def largest(self, spec: ChunkSpec) -> Shape:
         return self.block_shape or spec.shape

@@ -12,7 +12,7 @@ Lossless: yes. At the end of the array a block may be cropped or padded, as its 
 
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,6 @@ from anychunk.codecs.n5_block import BlockHeader, check_samples, read_header, wr
 from anychunk.codecs.wrapping import WrappingCodec
 from anychunk.errors import CodecConfigError
 from anychunk.model.grid import Shape
-
-if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ZDType
-
 
 DATA_TYPES = tuple(
     [f"{kind}{bits}" for bits in (8, 16, 32, 64) for kind in ("uint", "int")]
@@ -58,12 +54,13 @@ class N5Default(WrappingCodec):
     name: ClassVar[str] = "n5_default"
     is_fixed_size = False
 
-    def validate(self, *, shape: Shape, dtype: "ZDType[Any, Any]", chunk_grid: Any) -> None:
-        name = dtype.to_native_dtype().name
+    def evolved(self, spec: ChunkSpec) -> Self:
+        name = spec.dtype.name
         if name not in DATA_TYPES:
             raise CodecConfigError(
                 f"{self.name}: N5 has no data type {name}; expected one of {' '.join(DATA_TYPES)}"
             )
+        return self
 
     def largest(self, spec: ChunkSpec) -> Shape:
         """Return the largest shape that a block may have."""
@@ -87,9 +84,9 @@ class N5Default(WrappingCodec):
 
     def chunk_layout(self, spec: ChunkSpec) -> ChunkLayout | None:
         """Return what the compiled loop needs to decode many blocks at once; None if it cannot."""
-        from anychunk.codecs.chain import Decoder, array_spec
+        from anychunk.codecs.chain import Decoder
 
-        found = Decoder(self.inner, array_spec(self.largest(spec), spec)).layout
+        found = Decoder(self.inner, replace(spec, shape=self.largest(spec))).layout
         count = len(spec.shape)
         if found is None or found.axes[-1] is not None:
             return None

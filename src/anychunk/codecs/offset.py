@@ -7,15 +7,12 @@ Lossless: yes; decoding is a slice and copies nothing.
 
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from anychunk.codecs import _affix
 from anychunk.codecs.base import Bytes1D, BytesToBytes, ChunkSpec, runtime_field
 from anychunk.errors import CodecConfigError
 from anychunk.model.index import Json
-
-if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ArraySpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,5 +69,5 @@ class Offset(BytesToBytes):
             _affix.check_stored(stored, self._header(payload, spec), self.name)
         return payload
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
         return input_byte_length + self.offset

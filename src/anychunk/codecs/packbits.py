@@ -13,7 +13,7 @@ codec of the same name for Zarr v2, although the specification says that they ar
 import math
 from collections.abc import Buffer as BytesLike
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -21,10 +21,6 @@ from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec, as_bytes
 from anychunk.codecs.cast.number_types import FloatType, number_type, used_bits
 from anychunk.errors import ChunkDecodeError, CodecConfigError
 from anychunk.model.grid import Array
-
-if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ArraySpec
-
 
 PADDINGS = ("none", "first_byte", "last_byte")
 BLOCK = 1 << 16
@@ -134,8 +130,8 @@ class PackBits(ArrayToBytes):
                 f"packbits: last_bit {self.last_bit} is below first_bit {self.first_bit}"
             )
 
-    def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
-        self._layout(array_spec.dtype.to_native_dtype())
+    def evolved(self, spec: ChunkSpec) -> Self:
+        self._layout(spec.dtype)
         return self
 
     def _layout(self, dtype: np.dtype[Any]) -> tuple[Layout, int, int]:
@@ -198,7 +194,7 @@ class PackBits(ArrayToBytes):
             )
         return data[1:] if is_first else data[:-1]
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
-        layout, _, width = self._layout(chunk_spec.dtype.to_native_dtype())
-        _, nbytes = self._counts(chunk_spec.shape, layout, width)
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
+        layout, _, width = self._layout(spec.dtype)
+        _, nbytes = self._counts(spec.shape, layout, width)
         return nbytes + (self.padding_encoding != "none")

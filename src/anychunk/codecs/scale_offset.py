@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +43,6 @@ from anychunk.errors import (
 )
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
-
-if TYPE_CHECKING:
-    from anychunk.codecs.zarr_core import ArraySpec
-
 
 # Array functions of `(x - offset) * scale` and its inverse `x / scale + offset`.
 #
@@ -280,14 +276,12 @@ class ScaleOffset(ArrayToArray):
         """Return the codec bound to a number type."""
         return bind(self.offset, self.scale, kind, repr(self))
 
-    def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
-        # not in `validate`, which zarr calls with the data type of the array as a whole: behind
-        # another codec, the data has another type here
-        self.bind(number_type_of(array_spec.dtype, self.name))
+    def evolved(self, spec: ChunkSpec) -> Self:
+        self.bind(number_type_of(spec.dtype, self.name))
         return self
 
-    def resolve_metadata(self, chunk_spec: "ArraySpec") -> "ArraySpec":
-        return with_encoded_fill(self, chunk_spec, chunk_spec.dtype)
+    def encoded_spec(self, spec: ChunkSpec) -> ChunkSpec:
+        return with_encoded_fill(self, spec, spec.dtype)
 
     def encode_fill(self, fill: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the encoded fill value; if `strict`, it must decode to itself."""
@@ -331,10 +325,6 @@ class ScaleOffset(ArrayToArray):
         except BadValueError as e:
             why = explain(bound, array[e.index], is_encoding=error is ChunkEncodeError)
             raise error(f"scale_offset: {array[e.index]} at {e.index} {why}") from None
-
-    # zarr's codec has this name for the second parameter, and zarr's tests pass it by name
-    def compute_encoded_size(self, input_byte_length: int, _chunk_spec: "ArraySpec") -> int:
-        return input_byte_length
 
 
 def explain(bound: Bound, value: Any, *, is_encoding: bool) -> str:

@@ -1,16 +1,16 @@
 """The base of codecs that store an array with other codecs, in another shape than the chunk's."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from anychunk.codecs import from_json
-from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec
+from anychunk.codecs.base import ArrayToBytes, Bytes1D, ChunkSpec, OwnCodec
 from anychunk.errors import CodecConfigError
 from anychunk.model.grid import Array
 
 if TYPE_CHECKING:
-    from anychunk.codecs.chain import Codec, Decoder, Encoder
+    from anychunk.codecs.chain import Decoder, Encoder
 
 KEPT = 64
 """Maximum number of decoders that a wrapping codec caches: edge chunks have few shapes."""
@@ -42,7 +42,7 @@ class WrappingCodec(ArrayToBytes):
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @cached_property
-    def inner(self) -> tuple["Codec", ...]:
+    def inner(self) -> tuple[OwnCodec, ...]:
         """The inner codecs."""
         return tuple(from_json(data) for data in self.codecs)
 
@@ -72,9 +72,9 @@ class WrappingCodec(ArrayToBytes):
         key = (shape, spec.dtype)
         decoder = self._decoders.get(key)
         if decoder is None:
-            from anychunk.codecs.chain import Decoder, array_spec
+            from anychunk.codecs.chain import Decoder
 
-            decoder = Decoder(self.inner, array_spec(shape, spec))
+            decoder = Decoder(self.inner, replace(spec, shape=shape))
             if len(self._decoders) < KEPT:
                 self._decoders[key] = decoder
         if scratch is not None and len(scratch) > decoder.nbytes:
@@ -86,9 +86,9 @@ class WrappingCodec(ArrayToBytes):
         key = (array.shape, spec.dtype)
         encoder = self._encoders.get(key)
         if encoder is None:
-            from anychunk.codecs.chain import Encoder, array_spec
+            from anychunk.codecs.chain import Encoder
 
-            encoder = Encoder(self.inner, array_spec(array.shape, spec))
+            encoder = Encoder(self.inner, replace(spec, shape=array.shape))
             if len(self._encoders) < KEPT:
                 self._encoders[key] = encoder
         return encoder(array)

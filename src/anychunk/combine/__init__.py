@@ -15,7 +15,7 @@ from typing import Literal, cast
 import numpy as np
 
 from anychunk import codecs as registry
-from anychunk.codecs.chain import BYTES_BYTES
+from anychunk.codecs.base import BytesToBytes
 from anychunk.codecs.choice import Choice
 from anychunk.codecs.dted import Dted
 from anychunk.combine.images import (
@@ -485,7 +485,7 @@ def _with_axis_in_codec(codec: Json, position: int, path: str) -> Json:
         longer = [list(_with_axis_in_codecs(chain, position, path)) for chain in choices]
         return {"name": name, "configuration": {"choices": longer}}
     data = {"name": codec} if isinstance(codec, str) else codec
-    if isinstance(registry.from_json(data), BYTES_BYTES):
+    if isinstance(registry.from_json(data), BytesToBytes):
         return codec  # it does not see axes at all
     raise UnsupportedError(
         f"combine: {path}: codec {name!r} cannot decode chunks with an additional axis; "

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from anychunk.codecs.data_types import data_type
+from anychunk.codecs import data_types
 from anychunk.conversion import presets
 from anychunk.conversion.packing import Packing
 from anychunk.errors import FormatError, OptionError
@@ -422,8 +422,8 @@ def data_kind(array: ArrayIndex) -> str:
 
 def itemsize_of(array: ArrayIndex) -> int:
     """Return the bytes per element; an assumed size for types of variable length."""
-    dtype = data_type(array.data_type)
-    return int(getattr(dtype, "item_size", VARIABLE_ITEMSIZE))
+    dtype = data_types.native(array.data_type)
+    return VARIABLE_ITEMSIZE if dtype.kind in "OT" else dtype.itemsize
 
 
 @dataclass(frozen=True, kw_only=True)

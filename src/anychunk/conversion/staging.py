@@ -214,7 +214,7 @@ def staged(
     name = f"{container.name}.{quote(inside, safe='')}" if inside else container.name
     folder = container.with_name(f".{name}.part")
     with locked(folder, url):
-        check_free(path, overwrite=overwrite)
+        sink.check_free(str(path), overwrite=overwrite)
         if folder.is_symlink():
             raise FormatError(f"{folder}: is a symbolic link, expected a folder; remove it")
         journal = start_journal(str(folder), fingerprint, overwrite=overwrite, storage=None)
@@ -240,13 +240,6 @@ def locked(folder: Path, url: str) -> Iterator[None]:
     refusal = f"{url}: another conversion is writing to it; wait for it, or choose another target"
     with exclusive(f"{folder}.lock", refusal):
         yield
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise `TargetExistsError` if something is under the target's name and may not be replaced."""
-    if overwrite or not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
-    raise TargetExistsError(path)
 
 
 def start_journal(
@@ -278,7 +271,7 @@ def publish(root: Path, container: Path, target: Path, path: Path) -> None:
             if file.is_file() and not (group / file.name).exists():
                 replace(str(file), str(group / file.name))
     old = root.parent / "old"
-    if path.exists():
+    if path.exists(follow_symlinks=False):
         replace(str(path), str(old))  # removed with the folder of the conversion
     replace(str(target), str(path))
 
@@ -382,7 +375,7 @@ class Target:
     def exists(self) -> bool:
         """Whether anything is under the target's name."""
         if self.is_local:
-            return Path(local_path(self.url)).exists()
+            return Path(local_path(self.url)).exists(follow_symlinks=False)
         return self._has("zarr.json") or self._has(".zgroup")
 
     def _has(self, name: str) -> bool:
@@ -453,10 +446,11 @@ class Target:
     def _rename(self, *, overwrite: bool) -> None:
         path, old = Path(local_path(self.url)), Path(f"{self.part}.old")
         try:
-            if overwrite and path.exists():
+            if overwrite and path.exists(follow_symlinks=False):
                 replace(str(path), str(old))
             replace(self.part, str(path))
         except OSError as e:
             raise SourceError(f"{path}: {e.strerror or e}") from e
-        if old.exists():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        if old.exists(follow_symlinks=False):
+            is_link = old.is_symlink()
+            shutil.rmtree(old) if old.is_dir() and not is_link else old.unlink()

@@ -20,14 +20,6 @@ import zarr
 import zarr.storage
 from zarr.storage import StorePath
 
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArraySpec,
-    ArrayV3Metadata,
-    ChunkTransform,
-    default_buffer_prototype,
-    evolve_codecs,
-)
 from anychunk.conversion import zarr_v2
 from anychunk.conversion.levels import Level
 from anychunk.conversion.plan import Plan, Run
@@ -42,6 +34,14 @@ from anychunk.model.grid import Array, Shape, Slices, chunk_key, cut_box, touche
 from anychunk.resample import by_window
 from anychunk.selection import Part
 from anychunk.zarr.array import open_path
+from anychunk.zarr.core import (
+    ArrayConfig,
+    ArraySpec,
+    ArrayV3Metadata,
+    ChunkTransform,
+    default_buffer_prototype,
+    evolve_codecs,
+)
 from anychunk.zarr.metadata import array_metadata
 from anychunk.zarr.store import IndexStore
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anychunk.codecs.data_types import data_type
+from anychunk.codecs import data_types
 from anychunk.conversion import levels
 from anychunk.conversion.levels import Chain, Level, ZarrOptions, image_levels, itemsize_of
 from anychunk.conversion.plan import (
@@ -309,8 +309,7 @@ class PictureMaker:
             )
         if 0 in level.shape:
             raise UnsupportedError(f"{self.where}: shape {level.shape}; TIFF has no empty images")
-        kind = data_type(level.metadata["data_type"])
-        return level, np.dtype(kind.to_native_dtype()), chain.meaning
+        return level, data_types.native(level.metadata["data_type"]), chain.meaning
 
     def cog_picture(self) -> Picture:
         """Plan a Cloud Optimized GeoTIFF: one page per level, and one per mask."""

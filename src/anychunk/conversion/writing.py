@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from anychunk import formats
-from anychunk.codecs.data_types import data_type
+from anychunk.codecs import data_types
 from anychunk.conversion.given_arrays import Given, given_array
 from anychunk.conversion.levels import ZarrOptions, options_for, run_options
 from anychunk.conversion.single_files import LEVEL_OPTIONS, padded, writer_of
@@ -171,7 +171,7 @@ def level_of(given: Given) -> Level:
     shape: Shape = tuple(int(n) for n in given.samples.shape)
     dtype = np.dtype(given.samples.dtype)
     try:
-        document: Any = data_type(dtype).to_json(zarr_format=3)
+        document: Any = data_types.name_of(dtype)
     except (ValueError, TypeError) as e:
         raise UnsupportedError(f"write: Zarr has no data type {dtype}") from e
     chunk = chunk_of(given.samples, shape)

@@ -12,13 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import codecs
+from anychunk.codecs import data_types
+from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import Decoder
-from anychunk.codecs.data_types import data_type
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArraySpec,
-    default_buffer_prototype,
-)
 from anychunk.decode.chunks import ChunkReader, Reading
 from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect
 from anychunk.model.grid import Shape, cut_box
@@ -27,16 +23,11 @@ from anychunk.model.index import ArrayIndex
 type Array = npt.NDArray[Any]
 
 
-def array_spec(index: ArrayIndex) -> ArraySpec:
-    """Return zarr's description of one chunk of an array."""
-    dtype = data_type(index.data_type)
-    return ArraySpec(
-        shape=index.chunk_shape,
-        dtype=dtype,
-        fill_value=dtype.from_json_scalar(index.fill_value, zarr_format=3),
-        config=ArrayConfig.from_dict({}),
-        prototype=default_buffer_prototype(),
-    )
+def array_spec(index: ArrayIndex) -> ChunkSpec:
+    """Return what a chunk of an array is."""
+    kind = index.data_type
+    dtype, fill = data_types.native(kind), data_types.scalar(kind, index.fill_value)
+    return ChunkSpec(index.chunk_shape, dtype, fill, None if dtype.name == kind else kind)
 
 
 class located:  # noqa: N801 - used as a function: `with located(where):`
@@ -90,7 +81,7 @@ class ArrayReader:
         self.reader = reader
         self.index = reader.index
         self.spec = array_spec(reader.index)
-        self.dtype = self.spec.dtype.to_native_dtype()
+        self.dtype = self.spec.dtype
         self._decode = Decoder(
             [codecs.from_json(c) for c in reader.index.codecs],
             self.spec,

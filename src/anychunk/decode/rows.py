@@ -115,10 +115,13 @@ class RawLayout:
         cut = run_axis(shape, stored, self.dtype.itemsize)
         if math.prod(part.stop - part.start for part in stored[:cut]) > MOST_RUNS:
             return None
-        axis, starts, size = runs(shape, stored, self.dtype.itemsize)
-        if 2 * size * len(starts) > length or not size:
-            return None
         dropped = tuple(i for i, part in enumerate(selection) if not isinstance(part, slice))
+        found = self.cut(stored, shape, dropped)
+        return None if 2 * found.length * len(found.starts) > length else found
+
+    def cut(self, stored: tuple[slice, ...], shape: Shape, dropped: Shape = ()) -> Rows:
+        """Return the runs of a box of a chunk of `shape`, both in storage order."""
+        axis, starts, size = runs(shape, stored, self.dtype.itemsize)
         return Rows(stored, shape, axis, starts, size, self, dropped)
 
 

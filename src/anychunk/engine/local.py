@@ -3,6 +3,7 @@
 import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def read_local(request: Request, threads: int) -> None:
 
         if read_windows(request, threads):
             return
-    if request.plan is not None and decode.is_view:
+    if request.plan is not None and request.plan.is_box and decode.is_view:
         rest = _read_runs(request, threads)
         if rest is not None:
             _read_each(request, rest, threads)
@@ -74,6 +75,8 @@ def rows_of(request: Request) -> Table | None:
         or (request.decode.is_view and len(request) < FEW_COPIES)
     ):
         return None
+    if layout.last and reader.index.shape[-1] % layout.shape[-2]:
+        layout = replace(layout, last=())  # tiles, of which the last is whole, unlike strips
     if request.plan is None:
         return table_of_places(layout, request.listed, request.out)
     return table_of(layout, request.plan, request.numbers, request.out, reader.grid)

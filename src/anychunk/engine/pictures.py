@@ -25,9 +25,10 @@ def decode_together(
     listed = [None if stored is None else stored.copy() for stored in chunks]
     present = [i for i, stored in enumerate(listed) if stored is not None]
     done = set[int]()
+    is_box = request.is_plain and (request.plan is None or request.plan.is_box)
     for joint in request.decode.many([cast("Bytes1D", listed[i]) for i in present]):
         own = [positions[present[number]] for number in joint.numbers]
-        box = joint_box(joint, own, request.places) if request.is_plain else None
+        box = joint_box(joint, own, request.places) if is_box else None
         if box is not None:
             parts = [(joint.array, *box)]
         else:

@@ -46,6 +46,7 @@ class Engine:
             threads: How many threads a read may use.
         """
         self.reader, self.decode, self.fill = reader, decode, fill
+        self.index = reader.index
         self.shape, self.chunk, self.dtype = (
             reader.index.shape,
             reader.index.chunk_shape,
@@ -80,6 +81,7 @@ class Engine:
                 tuple([s for s, _ in c.places] for c in chosen),
                 tuple([t for _, t in c.places] for c in chosen),
                 tuple(len(c.chunks) for c in chosen),
+                is_box=False,
             )
             numbers = np.zeros((), np.int64)
             for c, size in zip(chosen, self.reader.grid, strict=True):
@@ -87,7 +89,10 @@ class Engine:
             around = np.empty([c.size for c in chosen], self.dtype)
             self._check_sizes(numbers.reshape(-1))
             self._read(plan, numbers.reshape(-1), around)
-            out[first.wanted] = around[np.ix_(*(c.picked for c in chosen))]
+            for axis, c in enumerate(chosen):
+                if len(c.picked) != c.size or (np.diff(c.picked) != 1).any():
+                    around = around.take(c.picked, axis)
+            out[first.wanted] = around
         return out
 
     def points(self, coords: Sequence[Array]) -> Array:
@@ -130,7 +135,8 @@ class Engine:
         ]
         around = np.empty([stop - start for start, stop in box], self.dtype)
         plan = plan_box(box, self.chunk)
-        self._read(plan, [number], around, reading, threads=1)
+        wanted = self.dtype.itemsize * len(inside[0])
+        self._read(plan, [number], around, reading, threads=1, wanted=wanted)
         found: Array = around[tuple(c - c.min() for c in inside)]
         return found
 
@@ -155,10 +161,11 @@ class Engine:
         reading: Reading | None = None,
         *,
         threads: int | None = None,
+        wanted: int | None = None,
     ) -> None:
-        """Read a planned box."""
+        """Read a planned box, of which `wanted` bytes are taken, by default all."""
         reading = reading or self.reader.begin()
-        keys = self._keys(numbers, out, reading)
+        keys = self._keys(numbers, out.nbytes if wanted is None else wanted, reading)
         if keys and recall(keys, plan, out):
             return
         request = self._request(plan, numbers, out, reading)
@@ -167,7 +174,10 @@ class Engine:
         if keys and self.decode.layout is not None and not self.decode.has_parts:
             self._read_cells(request, threads)
         else:
-            read_local(request, threads)
+            self._read_request(request, threads)
+
+    def _read_request(self, request: Request, threads: int) -> None:
+        read_local(request, threads)
 
     def _request(
         self, plan: Plan, numbers: Sequence[int] | Numbers, out: Array, reading: Reading
@@ -177,7 +187,7 @@ class Engine:
         )
 
     def _keys(
-        self, numbers: Sequence[int] | Numbers, out: Array, reading: Reading
+        self, numbers: Sequence[int] | Numbers, wanted: int, reading: Reading
     ) -> Sequence[Hashable]:
         """Return under which keys decoded chunks are cached; empty if they are not.
 
@@ -185,7 +195,7 @@ class Engine:
         fill most of the cache, and decoding does any work.
         """
         decoded = len(numbers) * self.decode.nbytes
-        if not 2 * out.nbytes <= decoded <= limits.get().recent_bytes // 2 or self.decode.is_view:
+        if not 2 * wanted <= decoded <= limits.get().recent_bytes // 2 or self.decode.is_view:
             return ()
         token = reading.token()
         where = self.reader.where

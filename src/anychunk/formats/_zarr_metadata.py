@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anychunk import codecs as ours
+from anychunk.codecs import data_types
 from anychunk.errors import FormatError, UnsupportedError
 from anychunk.model.grid import Shape
 from anychunk.model.index import Json, check_dimension_names
@@ -85,14 +86,12 @@ def check_array(fields: Fields, where: str) -> None:
     for codec in fields["codecs"]:
         if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
             raise FormatError(f"{where}: codec {codec!r}, expected an object with a name")
-    from anychunk.codecs.data_types import data_type as zarr_data_type  # imports zarr
-
     try:
-        data_type = zarr_data_type(fields["data_type"])
+        data_types.native(fields["data_type"])
     except Exception:  # noqa: BLE001 - zarr raises many kinds
         return  # opening this array says that its type is not supported; the others can be read
     try:
-        data_type.from_json_scalar(fields["fill_value"], zarr_format=3)
+        data_types.scalar(fields["data_type"], fields["fill_value"])
     except Exception as e:
         raise FormatError(
             f"{where}: fill value {fields['fill_value']!r} is not a {fields['data_type']} ({e})"

@@ -30,6 +30,10 @@ class file_errors:  # noqa: N801 - used like a function
         raise SourceError(f"{path}: {error.strerror or error}{advice}") from error
 
 
+NO_PATH = "Could not parse path"
+"""How obstore's error begins for names such as `a//b`."""
+
+
 @contextmanager
 def remote_errors(url: str) -> Iterator[None]:
     """Map errors of obstore and fsspec to ours, with advice where possible."""
@@ -46,6 +50,10 @@ def remote_errors(url: str) -> Iterator[None]:
     except (BaseError, OSError) as e:
         # only the first line: obstore appends a dump of internals, which may contain secrets
         raise SourceError(f"{url}: {first_line(e)}{what_to_do(e)}") from _shown(e)
+    except ValueError as e:
+        if not str(e).startswith(NO_PATH):
+            raise
+        raise SourceError(f"{url}: {first_line(e)}; no object has such a name") from e
 
 
 SECRET = re.compile(r"(?P<scheme>https?://)(?:[^/\s@]*@)?(?P<place>[^\s?]*)(?:\?\S*)?")

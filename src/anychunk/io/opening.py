@@ -31,11 +31,13 @@ from anychunk.io.source import (
 )
 from anychunk.io.system import is_link
 from anychunk.model.pin import Pin
+from anychunk.options import checked
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
+@checked()
 def open_source(url: str, *, storage: Storage | None = None, roots: Sequence[str] = ()) -> Source:
     """Open one object for reading."""
     if is_remote(url):

@@ -340,9 +340,10 @@ def remove(url: str, *, storage: Storage | None = None) -> None:
 
 
 def remove_all(url: str, *, storage: Storage | None = None) -> None:
-    """Remove every object below a url, or a local folder."""
+    """Remove every object below a url, or a local file or folder."""
     if not is_remote(url):
-        shutil.rmtree(local_path(url))
+        local = Path(local_path(url))
+        shutil.rmtree(local) if local.is_dir() else local.unlink()
         return
     import obstore
 

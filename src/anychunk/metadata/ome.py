@@ -81,6 +81,16 @@ def step(meaning: Meaning, number: int) -> float:
     return 1.0
 
 
+def pixel_size(meaning: Meaning) -> dict[str, float]:
+    """Return the size of an element along each axis for which it is known."""
+    is_placed = meaning.place.transform is not None
+    return {
+        axis.name: abs(step(meaning, number))
+        for number, axis in enumerate(meaning.axes)
+        if axis.scale is not None or (is_placed and axis.name in ("x", "y"))
+    }
+
+
 def omero_channels(meaning: Meaning, level: Level) -> list[Json]:
     """Return `omero.channels`, one per band; none for images that are not drawn by their bands."""
     if "c" not in meaning.names:

@@ -202,6 +202,8 @@ class Plan:
     """For each axis, where in the box that part goes."""
     grid: Shape
     """The number of chunks touched along each axis."""
+    is_box: bool = True
+    """Whether all of each chunk is taken between the first and the last one along an axis."""
 
     def __len__(self) -> int:
         return math.prod(self.grid)

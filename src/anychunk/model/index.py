@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from anychunk._drawn import Drawn
 from anychunk.errors import FormatError
 from anychunk.model.grid import Shape, grid_shape
 from anychunk.model.pin import Pin
+from anychunk.options import AllSaveOptions, VirtualOptions, checked
 
 type Json = Any
 type Uint64 = npt.NDArray[np.uint64]
@@ -106,13 +107,13 @@ def load_saved(saved: Saved, storage: Any) -> "Node":
     return cast("Node", _saving_function("load_saved")(saved, storage))
 
 
-class _Savable(Drawn, _ByValue):
+class Index(Drawn, _ByValue):
     """The methods that save an index, convert it or show it; and fields that are made on demand."""
 
     def __repr__(self) -> str:
-        from anychunk.model.summary import summary  # which imports this module
-
-        return summary(cast("Node", self))
+        # a layer above this one, which also knows CRS
+        text: str = import_module("anychunk.metadata.summary").summary(self)
+        return text
 
     if not TYPE_CHECKING:  # it would make any name valid
 
@@ -131,11 +132,13 @@ class _Savable(Drawn, _ByValue):
             _complete(self, make())
         return self.__dict__
 
-    def save(self, target: str | PathLike[str], **options: Any) -> None:
+    @checked()
+    def save(self, target: str | PathLike[str], **options: Unpack[AllSaveOptions]) -> None:
         """Save this index, as `anychunk.save(index, target)` does."""
         _saving_function("save")(self, str(target), **options)
 
-    def to_virtualizarr(self, **options: Any) -> Any:
+    @checked()
+    def to_virtualizarr(self, **options: Unpack[VirtualOptions]) -> Any:
         """Return this index as a `virtualizarr.manifests.ManifestStore`.
 
         Parameters:
@@ -186,7 +189,16 @@ def known_arrays(node: "Node") -> "Mapping[str, ArrayIndex] | None":
     return found
 
 
-def _complete(node: _Savable, made: Any) -> None:
+def address(root: "Node", path: str) -> str:
+    """Return the address of a node for messages: the source, then the path."""
+    if known_arrays(root) is None:
+        source = root.attributes.get("anychunk", {}).get("source", "index")
+    else:
+        source = next(iter(pins_at_once(root)), "index")  # without making the attributes
+    return f"{source} {path}" if path else str(source)
+
+
+def _complete(node: Index, made: Any) -> None:
     state = node.__dict__
     pins = state.get("_pins", made.pins)
     pins.update(made.pins)
@@ -389,7 +401,7 @@ def _default_fill(data_type: Json) -> Json:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ArrayIndex(_Savable):
+class ArrayIndex(Index):
     """A Zarr array: its metadata, and where its chunks are."""
 
     shape: Shape
@@ -468,7 +480,7 @@ class ArrayIndex(_Savable):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class GroupIndex(_Savable):
+class GroupIndex(Index):
     """A Zarr group: attributes and members."""
 
     members: "Mapping[str, Node]"

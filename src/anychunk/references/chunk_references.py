@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from anychunk import limits
-from anychunk.codecs.zarr_core import sync
 from anychunk.decode.chunks import ChunkReader
 from anychunk.decode.present import is_reversible, named_chunks
 from anychunk.errors import TruncatedError, UnsupportedError
@@ -38,6 +37,7 @@ from anychunk.model.index import (
 )
 from anychunk.model.pin import Pin
 from anychunk.options import Copy
+from anychunk.zarr.core import sync
 from anychunk.zarr.store import IndexStore
 
 type Flags = npt.NDArray[np.bool_]

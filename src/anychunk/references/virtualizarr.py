@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs.zarr_core import ArrayV3Metadata, default_buffer_prototype
 from anychunk.errors import MissingDependencyError, UnsupportedError
 from anychunk.formats._zarr_metadata import Document, parse_array
 from anychunk.io.source import Storage, absolute, file_url
@@ -47,6 +46,7 @@ from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.seek_points import with_points
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver
+from anychunk.zarr.core import ArrayV3Metadata, default_buffer_prototype
 
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestArray, ManifestGroup, ManifestStore

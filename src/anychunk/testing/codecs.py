@@ -32,18 +32,17 @@ import zarr
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, Codec
 
 from anychunk.api import open as open_any
-from anychunk.codecs import zarr_class
 from anychunk.codecs.base import ChunkSpec, OwnCodec
-from anychunk.codecs.chain import array_spec, evolve
-from anychunk.codecs.zarr_core import (
-    ArraySpec,
-    BatchedCodecPipeline,
-    FusedCodecPipeline,
-)
 from anychunk.errors import AnychunkError, InternalError
 from anychunk.model.grid import Array, grid_shape
 from anychunk.model.index import ArrayIndex, ByteRanges
 from anychunk.zarr.codecs import adapted
+from anychunk.zarr.core import (
+    ArraySpec,
+    BatchedCodecPipeline,
+    FusedCodecPipeline,
+)
+from anychunk.zarr.foreign import array_spec, zarr_class
 from anychunk.zarr.metadata import array_metadata
 from anychunk.zarr.pipeline import PATH
 
@@ -262,7 +261,8 @@ def assert_raises(function: Any, *arguments: Any) -> AnychunkError:
 def prepared(codec: OwnCodec, array: Array) -> tuple[Any, ArraySpec, Any]:
     """Return the codec adapted to a chunk, zarr's spec of the chunk, and the chunk in a buffer."""
     spec = ChunkSpec(array.shape, array.dtype.newbyteorder("="), array.dtype.type(0))
-    ((evolved, full),) = evolve([adapted(codec)], array_spec(array.shape, spec))
+    full = array_spec(spec)
+    evolved = adapted(codec).evolve_from_array_spec(full)
     if isinstance(evolved, ArrayArrayCodec | ArrayBytesCodec):
         return evolved, full, full.prototype.nd_buffer.from_ndarray_like(array)
     return evolved, full, full.prototype.buffer.from_bytes(array.tobytes())

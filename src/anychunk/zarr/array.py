@@ -5,6 +5,7 @@ than decoding small chunks. Selections that are not basic, and arrays that are n
 read by zarr, with the same result.
 """
 
+import itertools
 from collections.abc import AsyncGenerator, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -16,16 +17,9 @@ from zarr.storage import StorePath
 
 from anychunk import codecs
 from anychunk._drawn import Drawn
-from anychunk.codecs.data_types import data_type
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArrayV3Metadata,
-    GroupMetadata,
-    cpu,
-    default_buffer_prototype,
-)
 from anychunk.errors import NoSuchImageError, OptionError, untrusted
 from anychunk.io.source import OnChange, Storage
+from anychunk.model import images as im
 from anychunk.model.grid import BASIC, spans
 from anychunk.model.images import array_path
 from anychunk.model.index import (
@@ -38,12 +32,21 @@ from anychunk.model.index import (
     walk,
 )
 from anychunk.options import checked
+from anychunk.zarr.core import (
+    ArrayConfig,
+    ArrayV3Metadata,
+    GroupMetadata,
+    cpu,
+    default_buffer_prototype,
+)
+from anychunk.zarr.data_types import data_type
 from anychunk.zarr.metadata import array_metadata
 from anychunk.zarr.pipeline import IndexPipeline
 from anychunk.zarr.store import IndexStore
 
 if TYPE_CHECKING:
     from anychunk.engine.run import Engine
+    from anychunk.metadata.meaning import Meaning
 
 
 def open_store(
@@ -143,6 +146,15 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         array.__dict__["_parts"] = _Parts(index, store, path, chain, keys)
         return array
 
+    def __repr__(self) -> str:
+        store = self.store
+        found = find(store.index, self.path) if isinstance(store, IndexStore) else None
+        if not isinstance(found, ArrayIndex):
+            return super().__repr__()
+        from anychunk.metadata.summary import array_summary  # reading needs none of it
+
+        return array_summary(cast("IndexStore", store).index, self.path, found)
+
     if not TYPE_CHECKING:  # it would make any name valid
 
         def __getattr__(self, name: str) -> Any:
@@ -225,7 +237,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return what lists of numbers, masks and steps take along each axis."""
         engine = self._engine
         parts = None if engine is None else picked(selection, engine.shape)
-        if parts is None or engine is None:
+        if not parts or engine is None:  # a scalar has no axes to pick from
             return None
         out = engine.outer([np.atleast_1d(part) for part in parts])
         kept = tuple(0 if part.ndim == 0 else slice(None) for part in parts)
@@ -235,7 +247,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         """Return the elements at coordinates."""
         engine = self._engine
         parts = selection if type(selection) is tuple else (selection,)
-        if engine is None or len(parts) != len(engine.shape):
+        if engine is None or not parts or len(parts) != len(engine.shape):
             return None
         found = []
         for part, size in zip(parts, engine.shape, strict=True):
@@ -260,6 +272,10 @@ def is_within(numbers: Any, size: int) -> bool:
     return not numbers.size or (-size <= int(numbers.min()) and int(numbers.max()) < size)
 
 
+MOST_NUMBERS = 1 << 20
+"""How many numbers of a slice are listed; zarr reads longer ones without a list."""
+
+
 def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """Return the numbers that are taken along each axis, without axes where it is one integer.
 
@@ -275,9 +291,10 @@ def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
     found = []
     for part, size in zip(parts, shape, strict=True):
         if type(part) is slice:
-            if (part.step or 1) < 1:
+            listed = range(*part.indices(size))
+            if listed.step < 1 or len(listed) > MOST_NUMBERS:
                 return None
-            found.append(np.arange(*part.indices(size)))
+            found.append(np.arange(listed.start, listed.stop, listed.step))
             continue
         try:
             numbers = np.asarray(part)
@@ -349,6 +366,65 @@ def array_config(order: Any) -> ArrayConfig:
     return ArrayConfig.from_dict({"order": order})
 
 
+class Image:
+    """An image of a group: the same content at one or several resolutions."""
+
+    def __init__(self, store: IndexStore, folder: str, found: im.Image) -> None:
+        self._store, self._folder, self._found = store, folder, found
+
+    def __repr__(self) -> str:
+        from anychunk.metadata.summary import image_line
+
+        return f"<Image {image_line(self._node, self._found)}>"
+
+    @property
+    def path(self) -> str:
+        """The path of the image in its group; empty if the group is itself the image."""
+        return self._found.path
+
+    @cached_property
+    def levels(self) -> tuple[Array, ...]:
+        """The arrays of the levels, full resolution first."""
+        return tuple(
+            from_store(self._store, im.join(self._folder, path)) for path in self._found.levels
+        )
+
+    @property
+    def axes(self) -> dict[str, str | None]:
+        """The unit of each axis by its name, slowest first; None where the file declares none.
+
+        The unit of georeferenced x and y is that of the CRS.
+        """
+        return {axis.name: axis.unit for axis in self._meaning.axes}
+
+    @property
+    def crs(self) -> str | None:
+        """The coordinate reference system, such as `EPSG:32633`, or as WKT; None without one."""
+        found = self._meaning.place.crs
+        return None if found is None else found.code or found.wkt
+
+    @property
+    def pixel_size(self) -> dict[str, float]:
+        """The size of an element of the full resolution along each axis for which it is known."""
+        from anychunk.metadata.ome import pixel_size
+
+        return pixel_size(self._meaning)
+
+    @property
+    def _node(self) -> Node:
+        return cast("Node", find(self._store.index, self._folder))
+
+    @cached_property
+    def _meaning(self) -> "Meaning":
+        from anychunk.metadata.reading import meaning_of  # reading needs none of it
+
+        return meaning_of(self._node, self._found)
+
+
+MOST_KEYS = 1000
+"""How many paths are offered to complete a key."""
+
+
 class Group(Drawn, zarr.Group):
     """A read-only `zarr.Group` of an index; its members are `Array` and `Group` as well."""
 
@@ -377,6 +453,35 @@ class Group(Drawn, zarr.Group):
         store = self.__dict__.get("_store")
         return (self.store, self.path) if store is None else (store, "")
 
+    def __repr__(self) -> str:
+        store, path = self._place
+        if not isinstance(store, IndexStore):
+            return super().__repr__()
+        from anychunk.metadata.summary import group_summary  # reading needs none of it
+
+        return group_summary(store.index, path)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """All images below this group, in the order of their numbers."""
+        store, path, node = self._opened_here()
+        return tuple(Image(store, path, found) for found in im.images(node))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the paths of members, to complete `group["` without asking a server."""
+        _, _, node = self._opened_here()
+        if isinstance(node, ArrayIndex) or getattr(node.members, "is_remote", False):
+            return []
+        return [name for name, _ in itertools.islice(walk(node), MOST_KEYS) if name]
+
+    def _opened_here(self) -> tuple[IndexStore, str, Node]:
+        """Return the store, the path in it, and the index of this group."""
+        store, path = self._place
+        node = find(store.index, path) if isinstance(store, IndexStore) else None
+        if node is None:
+            raise TypeError("not a group that anychunk opened")
+        return store, path, node
+
     @checked()
     def image(self, image: int | str = 0, *, level: int | str = 0) -> Array:
         """Return one level of an image.
@@ -388,12 +493,8 @@ class Group(Drawn, zarr.Group):
         Raises:
             NoSuchImageError: There is no such image or level.
         """
-        store, path = self._place
-        if not isinstance(store, IndexStore):
-            raise TypeError(f"{self!r}: not a group opened by anychunk")
-        node = find(store.index, path)
-        below = "" if node is None else array_path(node, image, level)
-        return from_store(store, "/".join(filter(None, [path, below])))
+        store, path, node = self._opened_here()
+        return from_store(store, "/".join(filter(None, [path, array_path(node, image, level)])))
 
     def __getitem__(self, path: str) -> Any:
         store, own = self._place

@@ -7,9 +7,9 @@ from zarr.abc.codec import Codec
 from zarr.registry import register_codec
 
 from anychunk.codecs import load_all
-from anychunk.codecs.cast.small_types import TYPES
-from anychunk.codecs.zarr_core import Registry, codec_registries, data_type_registry
 from anychunk.zarr.codecs import zarr_codec
+from anychunk.zarr.core import Registry, codec_registries, data_type_registry
+from anychunk.zarr.small_types import TYPES
 
 _replaced: dict[str, str | None] = {}
 """What the configuration named for each codec before ours; None for nothing."""

@@ -4,8 +4,8 @@ A class is made on first access, from the codec in `anychunk.codecs` with the sa
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from zarr.abc.codec import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
@@ -16,13 +16,16 @@ from anychunk.codecs.base import (
     ArrayToBytes,
     Bytes1D,
     BytesToBytes,
+    ChunkSpec,
     OwnCodec,
     as_bytes,
-    chunk_spec,
     foreign_errors_as,
 )
-from anychunk.codecs.zarr_core import ArraySpec, Buffer, NDBuffer
+from anychunk.codecs.standard import CODECS as STANDARD
 from anychunk.errors import ChunkDecodeError, ChunkEncodeError
+from anychunk.zarr.core import ArraySpec, Buffer, NDBuffer
+from anychunk.zarr.data_types import data_type
+from anychunk.zarr.foreign import Foreign, chunk_spec, zarr_codec_of
 
 
 def __getattr__(name: str) -> Any:
@@ -42,7 +45,13 @@ def zarr_codec(plain: type[OwnCodec]) -> type[Codec]:
         return _MADE[plain]
     for kind, adapter in ADAPTERS.items():
         if issubclass(plain, kind):
-            body = {"__module__": __name__, "__doc__": plain.__doc__, "plain": plain}
+            body = {
+                "__module__": __name__,
+                "__doc__": plain.__doc__,
+                "plain": plain,
+                # the codec's own method of this name takes another description of chunks
+                "compute_encoded_size": _encoded_size,
+            }
             # at once for all threads: a codec has one class
             return _MADE.setdefault(plain, type(plain.__name__, (plain, adapter), body))
     raise TypeError(f"{plain!r} does not derive from a class of anychunk.codecs.base")
@@ -52,7 +61,17 @@ def adapted(codec: OwnCodec | Codec) -> Codec:
     """Return zarr's codec with the fields of one of ours; others are returned unchanged."""
     if isinstance(codec, Codec):
         return codec
+    if isinstance(codec, Foreign) or type(codec) in STANDARD.values():
+        return zarr_codec_of(full(codec))
     return _restored(type(codec), _values(codec))
+
+
+def full(codec: Any) -> dict[str, Any]:
+    """Return the JSON of a codec that is not ours, with all settings: zarr requires them."""
+    if isinstance(codec, Foreign):
+        return codec.to_dict()
+    given = {key: value for key, value in _values(codec).items() if value is not None}
+    return {"name": codec.name, **({"configuration": given} if given else {})}
 
 
 def from_json(data: Any) -> Codec:
@@ -65,7 +84,7 @@ def from_json(data: Any) -> Codec:
     name = data.get("name") if isinstance(data, Mapping) else None
     plain = codecs.codec_class(name) if isinstance(name, str) else None
     if plain is None:
-        return adapted(codecs.from_json(data))
+        return adapted(codecs.from_json(data))  # which checks the JSON
     return zarr_codec(plain).from_dict(dict(data))
 
 
@@ -77,6 +96,23 @@ def _restored(plain: type[OwnCodec], values: dict[str, Any]) -> Codec:
     return zarr_codec(plain)(**values)
 
 
+def changed(spec: ArraySpec, encoded: Callable[[ChunkSpec], ChunkSpec]) -> ArraySpec:
+    """Return zarr's spec of an encoded chunk."""
+    plain = chunk_spec(spec)
+    found = encoded(plain)
+    if found is plain:
+        return spec
+    kind = data_type(found.dtype if found.data_type is None else found.data_type)
+    return replace(spec, shape=found.shape, dtype=kind, fill_value=found.fill_value)
+
+
+def _encoded_size(self: Any, input_byte_length: int, _chunk_spec: ArraySpec | None) -> int:
+    # zarr's own codecs have this name for the second parameter, and its tests pass it by name
+    spec = None if _chunk_spec is None else chunk_spec(_chunk_spec)
+    size: int = self.plain.compute_encoded_size(self, input_byte_length, spec)
+    return size
+
+
 class _Adapter:
     """What the three kinds have in common."""
 
@@ -85,6 +121,12 @@ class _Adapter:
     def __reduce__(self) -> tuple[Any, ...]:
         # by the codec that can be imported: classes of other packages' codecs are not found here
         return _restored, (self.plain, _values(self))
+
+    def evolve_from_array_spec(self: Any, array_spec: ArraySpec) -> Any:
+        return self.evolved(chunk_spec(array_spec))
+
+    def resolve_metadata(self: Any, chunk_spec: ArraySpec) -> ArraySpec:
+        return changed(chunk_spec, self.encoded_spec)
 
     def _encode_sync(self, data: Any, spec: ArraySpec) -> Any:
         raise NotImplementedError
@@ -113,6 +155,11 @@ class _BytesBytes(_Adapter, BytesBytesCodec):
 
 
 class _ArrayArray(_Adapter, ArrayArrayCodec):
+    @property
+    def dtype(self: Any) -> Any:
+        """The stored data type of `cast_value`, which zarr's own codec has as well."""
+        return data_type(self.data_type)
+
     def _encode_sync(self: Any, chunk_array: NDBuffer, spec: ArraySpec) -> NDBuffer | None:
         with foreign_errors_as(ChunkEncodeError, self.name):
             array = self.encode_array(chunk_array.as_numpy_array(), chunk_spec(spec))

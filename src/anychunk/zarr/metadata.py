@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from anychunk.codecs.data_types import data_type
-from anychunk.codecs.zarr_core import ArrayV3Metadata
 from anychunk.zarr.codecs import from_json
+from anychunk.zarr.core import ArrayV3Metadata
+from anychunk.zarr.data_types import data_type
 
 
 def array_metadata(document: Mapping[str, Any]) -> ArrayV3Metadata:

@@ -21,10 +21,10 @@ import zarr
 from zarr.metadata.migrate_v3 import migrate_to_v3
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
-from anychunk.codecs.zarr_core import ArrayV3Metadata, default_buffer_prototype, sync
 from anychunk.errors import AnychunkError, CodecConfigError, UnsupportedError
 from anychunk.model.index import Json
 from anychunk.zarr.codecs import from_json
+from anychunk.zarr.core import ArrayV3Metadata, default_buffer_prototype, sync
 from anychunk.zarr.metadata import array_metadata
 
 OLD = "numcodecs.fixedscaleoffset"

@@ -15,19 +15,9 @@ from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import Store
 from zarr.registry import register_pipeline
 
+from anychunk import codecs as registry
 from anychunk.codecs.cast import fuse
-from anychunk.codecs.chain import Decoder, ours
-from anychunk.codecs.zarr_core import (
-    ArrayConfig,
-    ArraySpec,
-    ArrayV3Metadata,
-    BatchedCodecPipeline,
-    Buffer,
-    NDBuffer,
-    create_codec_pipeline,
-    default_buffer_prototype,
-    pipeline_registry,
-)
+from anychunk.codecs.chain import Decoder
 from anychunk.decode.boxes import located
 from anychunk.decode.chunks import ChunkReader, HasReaders
 from anychunk.engine.local import read_local
@@ -38,6 +28,18 @@ from anychunk.engine.threads import in_threads
 from anychunk.io.cache import Cache
 from anychunk.model.grid import Numbers, parse_many_coords
 from anychunk.zarr.codecs import adapted
+from anychunk.zarr.core import (
+    ArrayConfig,
+    ArraySpec,
+    ArrayV3Metadata,
+    BatchedCodecPipeline,
+    Buffer,
+    NDBuffer,
+    create_codec_pipeline,
+    default_buffer_prototype,
+    pipeline_registry,
+)
+from anychunk.zarr.foreign import chunk_spec
 from anychunk.zarr.selectors import boxes_of, fill_of, workers
 from anychunk.zarr.store_pipeline import pipeline_of
 
@@ -134,11 +136,14 @@ class IndexPipeline(CodecPipeline):
             if shared is not None:
                 self._decoder = (spec, shared)
                 return shared
-            codecs: Sequence[Any] = self._codecs
-            if reader is not None:
-                # zarr may have chosen another package's class, which drops keys that only ours has
-                codecs = [ours(c, d) for c, d in zip(codecs, reader.index.codecs, strict=True)]
-            made = self._decoder = (spec, Decoder(codecs, spec, is_range=is_range))
+            # from JSON: zarr may have chosen another package's class, which drops keys of ours
+            documents = (
+                [codec.to_dict() for codec in self._codecs]
+                if reader is None
+                else reader.index.codecs
+            )
+            chain = [registry.from_json(document) for document in documents]
+            made = self._decoder = (spec, Decoder(chain, chunk_spec(spec), is_range=is_range))
             if key is not None:
                 DECODERS.put(key, made[1], 1)
         return made[1]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy.typing as npt
 import zarr
 
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.engine.request import Selector
 from anychunk.io.threads import cores
+from anychunk.zarr.core import ArraySpec
 
 type Places = Sequence[tuple[Selector, Selector]]
 """What is taken of each chunk, and where it goes."""

@@ -21,7 +21,6 @@ from zarr.abc.store import (
 
 from anychunk import limits
 from anychunk.codecs.base import as_bytes
-from anychunk.codecs.zarr_core import Buffer, BufferPrototype, default_buffer_prototype
 from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.errors import FormatError
@@ -36,13 +35,14 @@ from anychunk.model.index import (
     GroupIndex,
     Node,
     Saved,
+    address,
     find,
-    known_arrays,
     load_saved,
     pins_at_once,
     saved_at,
     walk,
 )
+from anychunk.zarr.core import Buffer, BufferPrototype, default_buffer_prototype
 
 METADATA = "zarr.json"
 
@@ -112,12 +112,7 @@ class IndexStore(Store):
 
     def where(self, path: str) -> str:
         """Return the address of a node for messages: the source, then the path."""
-        known = known_arrays(self.index)
-        if known is None:
-            source = self.index.attributes.get("anychunk", {}).get("source", "index")
-        else:
-            source = next(iter(pins_at_once(self.index)), "index")  # without making the attributes
-        return f"{source} {path}" if path else str(source)
+        return address(self.index, path)
 
     def chunk_reader(self, path: str) -> ChunkReader | None:
         """Return the chunk reader of the array at `path`; None unless its chunks are stored."""

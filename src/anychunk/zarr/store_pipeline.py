@@ -18,13 +18,6 @@ from zarr.storage import LocalStore, ObjectStore
 from anychunk import codecs, limits
 from anychunk.codecs.chain import Decoder
 from anychunk.codecs.chunk_layout import ChunkLayout, ShardLayout
-from anychunk.codecs.zarr_core import (
-    ArraySpec,
-    ArrayV3Metadata,
-    Buffer,
-    NDBuffer,
-    default_buffer_prototype,
-)
 from anychunk.engine.rows import ABSENT, PLACED, Data, names_of, table_of_places
 from anychunk.engine.shards import read_shard
 from anychunk.engine.threads import INLINE_BYTES
@@ -33,6 +26,14 @@ from anychunk.formats._zarr_metadata import from_v2
 from anychunk.io.system import DIRECTORY, HAS_HANDLES, NOFOLLOW, READ
 from anychunk.io.threads import run_ranges
 from anychunk.native import loops
+from anychunk.zarr.core import (
+    ArraySpec,
+    ArrayV3Metadata,
+    Buffer,
+    NDBuffer,
+    default_buffer_prototype,
+)
+from anychunk.zarr.foreign import chunk_spec
 from anychunk.zarr.selectors import Places, boxes_of, fill_of, workers
 
 type Item = tuple[Any, ArraySpec, Any, Any, bool]
@@ -152,7 +153,7 @@ class StorePipeline(CodecPipeline):
         if loops is None:
             return None
         try:
-            decode = Decoder([codecs.from_json(d) for d in self._documents], spec)
+            decode = Decoder([codecs.from_json(d) for d in self._documents], chunk_spec(spec))
         except Exception:  # noqa: BLE001 - zarr has built these codecs; ours are not needed
             return None
         layout = decode.layout or decode.shards

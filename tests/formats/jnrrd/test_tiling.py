@@ -185,9 +185,9 @@ def test_format(tmp_path):
     ("options", "version"),
     [
         ({}, "v1.0.0"),
-        ({"padding_value": 3, "overlap": 1, "levels": 2, "compression": "gzip"}, "v1.0.0"),
+        ({"padding_value": 3, "halo": (1, 1), "levels": 2, "compression": "gzip"}, "v1.0.0"),
         ({"sparse": True}, "v1.1.0"),
-        ({"sparse": True, "storage": "external", "files": True}, "v1.1.0"),
+        ({"sparse": True, "external": True, "files": True}, "v1.1.0"),
         ({"padding_value": np.nan}, "v1.1.0"),
     ],
 )

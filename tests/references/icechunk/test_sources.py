@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import zarr
 
-from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import FormatError
 from anychunk.model.pin import Pin
 from anychunk.references.icechunk import sources
@@ -21,6 +20,7 @@ from anychunk.references.icechunk.sources import (
     source_rows,
     with_rows,
 )
+from anychunk.zarr.core import default_buffer_prototype
 
 
 class Counted(zarr.storage.MemoryStore):

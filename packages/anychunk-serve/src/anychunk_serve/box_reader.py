@@ -19,6 +19,7 @@ from anychunk import codecs, limits
 from anychunk.codecs.chain import Decoder
 from anychunk.decode.boxes import array_spec, located
 from anychunk.decode.chunks import ChunkReader
+from anychunk.decode.rows import raw_layout
 from anychunk.errors import ChunkDecodeError, LimitError, SourceError
 from anychunk.io import copying
 from anychunk.io.buffers import borrowed
@@ -49,7 +50,6 @@ from anychunk.model.index import (
 )
 from anychunk.zarr.array import from_store
 from anychunk.zarr.store import IndexStore
-from anychunk_serve.uncompressed import uncompressed_layout
 
 if TYPE_CHECKING:
     from anychunk_serve.response_bodies import BytesBody
@@ -65,6 +65,8 @@ GAP = 16 * limits.KIB
 """Chunks with at most this many bytes between them are fetched by one read."""
 SMALL = 256 * limits.KIB
 """Chunks up to this size are decoded in blocks of several."""
+LEAST_CHUNK = limits.MIB
+"""Of uncompressed chunks of at least this size, only the rows that a piece touches are read."""
 LARGE = 32 * limits.MIB
 """Chunks of at least this size are decoded one at a time and kept in temporary files."""
 DISK = 4 * limits.GIB
@@ -218,13 +220,15 @@ class BoxReader:
         # not id(self): the caches outlive readers
         self._token = next(_tokens)
         self.spec = array_spec(index)
-        self.dtype = self.spec.dtype.to_native_dtype()
+        self.dtype = self.spec.dtype
         is_range = self.reader is not None and self.reader.has_ranges
         chain = [codecs.from_json(c) for c in index.codecs]
         self._decode = Decoder(chain, self.spec, is_range=is_range)
         self._is_large = self._decode.nbytes >= LARGE
         self.fill = self.spec.fill_value
-        self._layout = uncompressed_layout(index, self.dtype)
+        layout = raw_layout(index, self.dtype)
+        is_small = self._decode.nbytes < LEAST_CHUNK
+        self._layout = None if layout is None or layout.has_window or is_small else layout
         self._block = block_shape(index, piece, self.dtype.itemsize)
         self._sweep = self._sweep_block(piece)
         self._locks = tuple(threading.Lock() for _ in range(16))
@@ -380,10 +384,13 @@ class BoxReader:
             return None
         ((url, offset, length),) = self.reader.ranges(self.reader.number(coords))
         source = self.store.sources.open(url) if url != INLINE else None
-        if length != self._layout.nbytes or not isinstance(source, PreadSource):
+        if length != self._decode.nbytes or not isinstance(source, PreadSource):
             return None
         with located(lambda: self._where(coords), is_decoding=False):
-            return self._layout.read(source, offset, box)
+            layout = self._layout
+            rows = layout.cut(tuple(box[axis] for axis in layout.order), layout.chunk)
+            data = source.read_runs([offset + start for start in rows.starts], rows.length)
+            return rows.array(data)
 
     def _is_remote_batch(self, start: Shape, stop: Shape) -> bool:
         """Whether a box touches several small remote chunks, best fetched together by zarr."""

@@ -180,7 +180,7 @@ class Chunks:
             for (_, place), chunk in zip(cut, made, strict=True)
         )
         spec = array_spec(array)
-        return assembled(pieces, start, stop, spec.dtype.to_native_dtype(), spec.fill_value)
+        return assembled(pieces, start, stop, spec.dtype, spec.fill_value)
 
     def _cached_pixels(self, path: str, array: ArrayIndex, coords: Shape) -> Array | None:
         """Return a computed chunk from which coarser ones are computed."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from anychunk import resample as ds
-from anychunk.codecs.data_types import data_type
+from anychunk.codecs import data_types
 from anychunk.errors import AnychunkError, FormatError, InternalError, UnsupportedError
 from anychunk.metadata import drawing
 from anychunk.metadata.hierarchy import image_group
@@ -70,8 +70,7 @@ def codecs(array: ArrayIndex, dtype: np.dtype[Any], compression: Compression) ->
 
 
 def native_dtype(array: ArrayIndex) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = data_type(array.data_type).to_native_dtype()
-    return dtype
+    return data_types.native(array.data_type)
 
 
 @dataclass(frozen=True)

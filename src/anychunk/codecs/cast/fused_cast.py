@@ -20,7 +20,6 @@ from anychunk.codecs.cast.blockwise import GOOD, BadValueError, Scratch, Step, r
 from anychunk.codecs.cast.number_types import FloatType, NumberType, number_type
 from anychunk.codecs.cast_value import CastValue
 from anychunk.codecs.scale_offset import ScaleOffset
-from anychunk.codecs.zarr_core import ArraySpec
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
 
@@ -93,13 +92,13 @@ class FusedCast(ArrayToArray):
     def configuration(self) -> dict[str, Json]:
         raise NotImplementedError("a fused codec has no JSON; serialize its two codecs instead")
 
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        self.scale_offset.evolve_from_array_spec(array_spec)
-        self.cast_value.evolve_from_array_spec(self.scale_offset.resolve_metadata(array_spec))
+    def evolved(self, spec: ChunkSpec) -> Self:
+        self.scale_offset.evolved(spec)
+        self.cast_value.evolved(self.scale_offset.encoded_spec(spec))
         return self
 
-    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
-        return self.cast_value.resolve_metadata(self.scale_offset.resolve_metadata(chunk_spec))
+    def encoded_spec(self, spec: ChunkSpec) -> ChunkSpec:
+        return self.cast_value.encoded_spec(self.scale_offset.encoded_spec(spec))
 
     def encode_array(self, array: npt.NDArray[Any], spec: ChunkSpec) -> npt.NDArray[Any]:
         kind, stored = number_type(spec.dtype), self.cast_value.kind
@@ -116,5 +115,5 @@ class FusedCast(ArrayToArray):
                 return run(decode_plan(self, kind, repr(self)), array, stored, kind, spec.dtype)
         return self.scale_offset.decode_array(self.cast_value.decode_array(array, spec), spec)
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        return self.cast_value.compute_encoded_size(input_byte_length, chunk_spec)
+    def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:
+        return self.cast_value.compute_encoded_size(input_byte_length, spec)

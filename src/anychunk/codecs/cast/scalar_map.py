@@ -29,7 +29,7 @@ from anychunk.codecs.cast.number_types import (
     number_type,
     used_bits,
 )
-from anychunk.codecs.zarr_core import ArraySpec, ZDType
+from anychunk.codecs.data_types import default
 from anychunk.errors import AnychunkError, CodecConfigError
 from anychunk.model.grid import Array
 from anychunk.model.index import Json
@@ -244,17 +244,16 @@ def round_to(number: float, kind: FloatType) -> Array:
 #
 # zarr writes the fill value for elements that were never assigned and shows it for absent chunks,
 # so
-# it passes through the codecs like any other value: `resolve_metadata` must return the encoded
+# it passes through the codecs like any other value: `encoded_spec` must return the encoded
 # one.
 
 
-def number_type_of(zdtype: ZDType[Any, Any], codec: str) -> NumberType:
-    """Return the number type of a zarr data type; `CodecConfigError` if it has none."""
-    kind = number_type(zdtype.to_native_dtype())
+def number_type_of(dtype: np.dtype[Any], codec: str) -> NumberType:
+    """Return the number type of a data type; `CodecConfigError` if it has none."""
+    kind = number_type(dtype)
     if kind is None:
         raise CodecConfigError(
-            f"{codec}: the codec only supports integer and floating-point data types, "
-            f"got {zdtype.to_native_dtype()}"
+            f"{codec}: the codec only supports integer and floating-point data types, got {dtype}"
         )
     return kind
 
@@ -291,15 +290,12 @@ def there_and_back(
         raise CodecConfigError(f"{e}; this is the fill value of the array: {what_to_do}") from e
 
 
-def with_encoded_fill(codec: EncodesFill, spec: ArraySpec, zdtype: ZDType[Any, Any]) -> ArraySpec:
-    """Return the spec of the encoded chunk, with data type `zdtype` and the encoded fill value."""
-    dtype = spec.dtype.to_native_dtype()
-    fill = spec.dtype.default_scalar() if spec.fill_value is None else spec.fill_value
-    if type(fill) is not dtype.type:
-        fill = spec.dtype.cast_scalar(fill)
-    stored = np.asarray(fill, dtype)
-    encoded = _encoded_fill(codec, repr(codec), codec.strict, dtype, stored.tobytes())
-    return replace(spec, dtype=zdtype, fill_value=encoded[()])
+def with_encoded_fill(codec: EncodesFill, spec: ChunkSpec, dtype: np.dtype[Any]) -> ChunkSpec:
+    """Return the spec of the encoded chunk, with data type `dtype` and the encoded fill value."""
+    fill = default(spec.dtype) if spec.fill_value is None else spec.fill_value
+    stored = np.asarray(fill, spec.dtype)
+    encoded = _encoded_fill(codec, repr(codec), codec.strict, spec.dtype, stored.tobytes())
+    return replace(spec, dtype=dtype, fill_value=encoded[()], data_type=None)
 
 
 @lru_cache(maxsize=256)

@@ -2,11 +2,14 @@
 
 libtiff returns pixels for damaged CCITT data, and says what is wrong in a warning. imagecodecs
 passes warnings to Python's logger `imagecodecs`. They are taken there, before the level of the
-logger or `logging.disable` can drop them.
+logger or `logging.disable` can drop them, and only while a call of `decode` runs: a process that
+has read CCITT data has the logger that it had before.
 """
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -22,6 +25,10 @@ MOST = 100
 
 _thread = threading.local()
 _lock = Lock()
+_listeners = 0
+"""How many threads are in a call of libtiff."""
+_before: Callable[..., None] | None = None
+"""What somebody else had put in the place of the logger's method."""
 
 
 def decode(tiff: bytes) -> tuple[npt.NDArray[Any] | None, list[str]]:
@@ -34,7 +41,8 @@ def _decode(tiff: bytes) -> tuple[npt.NDArray[Any] | None, list[str]]:
     messages: list[str] = []
     _thread.messages = messages
     try:
-        return imagecodecs.tiff_decode(tiff, verbose=1), messages
+        with _listening():
+            return imagecodecs.tiff_decode(tiff, verbose=1), messages
     except (imagecodecs.TiffError, ValueError, IndexError) as e:
         messages.append(str(e) or "does not decode")
         return None, messages
@@ -42,25 +50,35 @@ def _decode(tiff: bytes) -> tuple[npt.NDArray[Any] | None, list[str]]:
         _thread.messages = None
 
 
-def _listen() -> None:
+@contextmanager
+def _listening() -> Iterator[None]:
     """Take the warnings of threads that are in `decode`; leave all others to the logger."""
-    logger = logging.getLogger("imagecodecs")
-    passed_on = logger.warning
-
-    def warning(message: object, *args: Any, **options: Any) -> None:
-        found = getattr(_thread, "messages", None)
-        if found is None:
-            passed_on(message, *args, **options)
-        elif len(found) < MOST:
-            found.append(str(message) % args if args else str(message))
-
-    logger.warning = warning  # type: ignore[assignment]
-
-
-@cache
-def _listen_once() -> None:
+    global _listeners, _before  # noqa: PLW0603 - under the lock
+    attributes = vars(logging.getLogger("imagecodecs"))
     with _lock:
-        _listen()
+        if attributes.get("warning") is not _warning:
+            _before = attributes.get("warning")  # of a test, for example
+            attributes["warning"] = _warning
+        _listeners += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _listeners -= 1
+            if not _listeners:
+                del attributes["warning"]
+                if _before is not None:
+                    attributes["warning"] = _before
+
+
+def _warning(message: object, *args: Any, **options: Any) -> None:
+    found = getattr(_thread, "messages", None)
+    if found is None:
+        logger = logging.getLogger("imagecodecs")
+        passed_on = _before or logging.Logger.warning.__get__(logger)
+        passed_on(message, *args, **options)
+    elif len(found) < MOST:
+        found.append(str(message) % args if args else str(message))
 
 
 @cache
@@ -68,7 +86,6 @@ def _check_that_messages_arrive() -> None:
     """Raise if imagecodecs does not pass on messages: then damage could not be detected."""
     from anychunk.codecs.tiff.tile import CCITT_T6, Tile, synthetic_tiff
 
-    _listen_once()
     # T.6: one white row is the single bit 1; the second row is missing
     tile = Tile(compression=CCITT_T6, bits_per_sample=1, tile_width=8, tile_height=2)
     one_row = np.frombuffer(b"\x80\x08\x00\x80", np.uint8)

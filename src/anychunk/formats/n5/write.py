@@ -8,6 +8,7 @@ Every existing block is complete, because each is written under a temporary name
 import base64
 import json
 import math
+import os
 import re
 import zlib
 from collections.abc import Buffer, Callable, Collection, Mapping, Sequence
@@ -368,7 +369,7 @@ def write(
         **(attributes or {}),
         **pixel_resolution(ordered(resolution), options.get("unit"), samples),
     }
-    before = check_free(folder, attributes, overwrite=overwrite)
+    before = check_free(folder, attributes, is_pyramid=levels is not None, overwrite=overwrite)
     extra = {**before, **described.attributes, **given}
     if levels is None:
         own = described.level((1,) * len(samples.shape))
@@ -444,18 +445,28 @@ def check_block(block: Shape | None, samples: Samples, url: str, order: Order) -
 
 
 def check_free(
-    folder: Folder, attributes: Mapping[str, Json] | None, *, overwrite: bool
+    folder: Folder,
+    attributes: Mapping[str, Json] | None,
+    *,
+    is_pyramid: bool,
+    overwrite: bool,
 ) -> dict[str, Json]:
-    """Return the attributes that a group there already has; refuse a dataset, or remove it."""
+    """Return the attributes that a group there already has; refuse a dataset, or remove it.
+
+    A file is also refused, and a group with members where a dataset is written, which has none.
+    """
     if taken := sorted(set(attributes or {}) & set(RESERVED)):
         raise OptionError(f"{folder.path}: the attribute {taken[0]!r} is reserved by N5")
     found = read_folder(folder) or {}
     check_container(folder)
     taken_by = [f for f in (folder, folder.child("s0")) if is_dataset(read_folder(f) or {})]
-    if not taken_by:
+    is_taken = bool(taken_by)
+    if folder.is_local and not is_taken and os.path.lexists(folder.path):
+        is_taken = not os.path.isdir(folder.path) or (not is_pyramid and bool(folder.names()[0]))  # noqa: PTH112
+    if not is_taken:
         return found
     if not overwrite:
-        raise TargetExistsError(taken_by[0].path)
+        raise TargetExistsError((taken_by or [folder])[0].path)
     sink.remove_all(folder.path, storage=folder.storage)
     return {}
 

@@ -15,14 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from anychunk._version import __version__
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, SourceError, untrusted
 from anychunk.formats._zarr_metadata import Fields, parse_document, read_attributes
 from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, absolute
 from anychunk.metadata.dates import Rules
 from anychunk.model.index import GroupIndex, Json, Node, Saved, with_saved
-from anychunk.options import Copy
+from anychunk.options import Copy, checked
 from anychunk.references.chunk_references import (
     Capabilities,
     References,
@@ -75,6 +74,7 @@ from anychunk.references.icechunk.storage import (
 from anychunk.references.osml_codecs import with_portable_codecs
 from anychunk.references.tile_tables import saved_form
 from anychunk.references.urls import EVERYWHERE, UrlResolver, folder_of
+from anychunk.zarr.core import sync
 
 CAPABILITIES = Capabilities(name="Icechunk")
 MOST_PINS = 100
@@ -403,6 +403,7 @@ def saved_sources(url: str, *, storage: Storage | None = None) -> set[str]:
     return found.union(resolver.moved(urls))
 
 
+@checked()
 def open_repository(url: str, *, storage: Storage | None = None) -> Any:
     """Open a repository as an `icechunk.Repository` that may read the sources it refers to."""
     ice = icechunk_module()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anychunk.codecs import with_own_name
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import FormatError
 from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.metadata import comparison, dates, joining
@@ -38,6 +37,7 @@ from anychunk.references.icechunk.sources import (
     without_table,
     write_documents,
 )
+from anychunk.zarr.core import sync
 
 INLINE_ONLY = Capabilities(name="Icechunk")
 

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, MissingDependencyError, SourceError
 from anychunk.formats._zarr_metadata import Fields
 from anychunk.io.opening import Folder
@@ -28,6 +27,7 @@ from anychunk.references.icechunk.storage import (
     repository_storage,
 )
 from anychunk.references.urls import folder_of
+from anychunk.zarr.core import sync
 
 # Write many references to a repository as one commit, in bounded memory.
 #

@@ -19,11 +19,11 @@ import numpy as np
 
 from anychunk import limits
 from anychunk.codecs import streams
-from anychunk.codecs.zarr_core import default_buffer_prototype
 from anychunk.errors import ChunkDecodeError, FormatError
 from anychunk.formats._zarr_metadata import Document, parse_document
 from anychunk.model.grid import chunk_key
 from anychunk.references.documents import pin_json
+from anychunk.zarr.core import default_buffer_prototype
 
 # The metadata documents of a repository, written and read concurrently.
 

@@ -14,13 +14,13 @@ import imagecodecs
 import numpy as np
 
 from anychunk import limits
-from anychunk.codecs.zarr_core import sync
 from anychunk.errors import AnychunkError, FormatError, OptionError, UnsupportedError
 from anychunk.io.http import is_restricted
 from anychunk.io.inside import check_tree
 from anychunk.io.opening import Folder
 from anychunk.io.source import Storage, drive_first, is_remote, local_path
 from anychunk.io.storage import ACCOUNTS, ANONYMOUS, account_in, obstore_options, options_of
+from anychunk.zarr.core import sync
 
 PROVIDER = "credential_provider"
 """Obstore's option for a function that returns credentials."""

@@ -1,10 +1,11 @@
-"""Indexes in a few lines of text: what `repr` shows. Text from files is shortened and printable."""
+"""What `repr` shows of indexes, groups and arrays. Text from files is shortened and printable."""
 
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anychunk.model.images import Image, images
+from anychunk.metadata.reading import meaning_of
+from anychunk.model.images import Image, image_around, images
 from anychunk.model.index import ArrayIndex, Json, Node, find
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ WIDTH = 100
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def summary(node: Node) -> str:
+def summary(node: Node, kind: str = "", place: str = "") -> str:
     """Return a description of an index, one line per image for at most `MOST` of them.
 
     Members that would have to be requested from a server are not listed.
+
+    Parameters:
+        node: The index.
+        kind: The class that is shown; by default that of the index.
+        place: Where the index is; by default as its root says.
     """
-    head = f"{type(node).__name__} {about(node)}".strip()
+    head = f"{kind or type(node).__name__} {place or about(node)}".strip()
     if isinstance(node, ArrayIndex):
         return f"<{head}: {outline(node)}>"
     if getattr(node.members, "is_remote", False):
@@ -52,8 +58,39 @@ def about(node: Node) -> str:
 def image_line(node: Node, image: Image) -> str:
     """Return the path of an image, its array, and how many levels it has."""
     array = find(node, image.levels[0])
-    line = f"{short(image.path) or '/'}: {outline(array) if isinstance(array, ArrayIndex) else ''}"
-    return line if len(image.levels) == 1 else f"{line}, {len(image.levels)} levels"
+    parts = [outline(array) if isinstance(array, ArrayIndex) else ""]
+    parts += [f"{len(image.levels)} levels"] * (len(image.levels) > 1)
+    return f"{short(image.path) or '/'}: {', '.join([*parts, *crs(node, image)])}"
+
+
+def crs(node: Node, image: Image) -> list[str]:
+    """Return the CRS of an image, shortened; nothing if it has none."""
+    found = meaning_of(node, image).place.crs
+    return [] if found is None else [short(found.code or "CRS as WKT")]
+
+
+def group_summary(root: Node, path: str) -> str:
+    """Return a description of the group at `path` of an index."""
+    group = find(root, path)
+    return "" if group is None else summary(group, "Group", placed(root, path))
+
+
+def array_summary(root: Node, path: str, array: ArrayIndex) -> str:
+    """Return a description of the array at `path` of an index."""
+    parts, image = [outline(array)], image_around(root, path)
+    if image is not None:
+        if len(image.levels) > 1:
+            parts.append(f"level {image.levels.index(path)} of {len(image.levels)}")
+        parts += crs(root, image)
+    return f"<Array {placed(root, path)}: {', '.join(parts)}>"
+
+
+def placed(root: Node, path: str) -> str:
+    """Return the file of an index with what is known about it, or with a path in it."""
+    known = root.attributes.get("anychunk")
+    if not path or not isinstance(known, Mapping) or not isinstance(known.get("source"), str):
+        return short(path) or about(root)
+    return f"{short(known['source'])} {short(path)}"
 
 
 def outline(array: ArrayIndex) -> str:

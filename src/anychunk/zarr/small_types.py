@@ -18,13 +18,13 @@ from zarr.errors import DataTypeValidationError
 from anychunk.codecs.cast import scalar_map
 from anychunk.codecs.cast.number_types import BY_NAME, FloatType, NumberType
 from anychunk.codecs.cast.scalar_map import as_number
-from anychunk.codecs.zarr_core import (
+from anychunk.model.grid import Array
+from anychunk.model.index import Json
+from anychunk.zarr.core import (
     HasEndianness,
     HasItemSize,
     ZDType,
 )
-from anychunk.model.grid import Array
-from anychunk.model.index import Json
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from anychunk import codecs
 from anychunk.codecs.header_template import KEY, Field, Header
 from anychunk.codecs.offset import Offset
 from anychunk.codecs.pad import Pad
-from anychunk.codecs.zarr_core import Buffer, default_buffer_prototype, sync
 from anychunk.errors import ChunkDecodeError, CodecConfigError, UnsupportedError
 from anychunk.model.grid import Shape
+from anychunk.options import checked
+from anychunk.zarr.core import Buffer, default_buffer_prototype, sync
 
 __all__ = ["Field", "Header", "declared", "n5", "npy", "pad", "rebuild", "tiff", "writable"]
 
@@ -52,6 +53,7 @@ def _layout(shape: Shape, interleave: Interleave) -> tuple[int, int, int]:
     raise CodecConfigError(f"tiff header: shape {shape}, expected 2 or 3 dimensions")
 
 
+@checked()
 def tiff(
     shape: Shape,
     dtype: npt.DTypeLike,

@@ -13,9 +13,9 @@ from zarr.dtype import data_type_registry, parse_dtype
 import anychunk
 from anychunk.codecs import CastValue
 from anychunk.codecs.cast.number_types import BY_NAME, has_unused_bits, used_bits
-from anychunk.codecs.cast.small_types import SmallType
 from anychunk.model.index import ByteRanges, GroupIndex
 from anychunk.zarr.array import open_group
+from anychunk.zarr.small_types import SmallType
 from tests.support.indexes import array as array_index
 from tests.support.indexes import pin_of, uint64
 

@@ -1,13 +1,18 @@
-"""`repr` of an index: a summary whose length does not depend on the file's."""
+"""`repr` of an index, a group and an array: a summary whose length does not depend on the file's."""
+
+import pickle
+import shutil
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 import zarr
+from rasterio import Affine
 
 import anychunk
+from anychunk.metadata.summary import short, size
 from anychunk.model.index import ArrayIndex, ByteRanges
-from anychunk.model.summary import short, size
 from tests.support.http_server import serve
 
 
@@ -91,3 +96,38 @@ def test_size_and_short():
     ]
     assert short("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
     assert short("x" * 50 + "end", 21) == "x" * 10 + "…" + "x" * 7 + "end"
+
+
+@pytest.fixture
+def placed(tmp_path):
+    """Return a GeoTIFF with a coarser level, by GDAL."""
+    path = tmp_path / "a.tif"
+    profile = {"driver": "GTiff", "count": 3, "height": 64, "width": 96, "dtype": "uint8"}
+    with rasterio.open(
+        path, "w", crs="EPSG:32611", transform=Affine(10, 0, 500, 0, -10, 900),
+        tiled=True, blockxsize=32, blockysize=32, interleave="pixel", **profile,
+    ) as out:  # fmt: skip
+        out.write(np.zeros((3, 64, 96), "uint8"))
+        out.build_overviews([2])
+    return path
+
+
+def test_of_groups_and_arrays(placed):
+    group = anychunk.open(placed)
+    head, image = repr(group).splitlines()
+    assert head.startswith(f"<Group {placed}, tiff, ")
+    facts = "(c y x) 3 x 64 x 96 uint8, chunks 3 x 32 x 32, 2 levels, EPSG:32611>"
+    assert image == f"  0: {facts}"
+    assert repr(group["0"]).splitlines() == [f"<Group {placed} 0: 1 image", f"  /: {facts}"]
+    coarse = "(c y x) 3 x 32 x 48 uint8, chunks 3 x 128 x 128, level 1 of 2, EPSG:32611>"
+    assert repr(group.image(0, level=1)) == f"<Array {placed} 0/1/image: {coarse}"
+    assert repr(group["0/0/x"]) == f"<Array {placed} 0/0/x: (x) 96 float64, chunks 96, EPSG:32611>"
+    assert repr(pickle.loads(pickle.dumps(group))) == repr(group)
+    assert repr(group.images[0]) == f"<Image 0: {facts}"
+
+
+def test_of_the_combined(placed):
+    other = shutil.copy(placed, placed.with_name("b.tif"))
+    group = anychunk.open_group([placed, other], combine="stack", along="z")
+    assert repr(group).splitlines()[0] == "<Group tiff: 1 image"
+    assert repr(group["0/0/image"]).startswith("<Array 0/0/image: (c z y x) 3 x 2 x 64 x 96 uint8")

@@ -10,7 +10,7 @@ import zarr
 from PIL import Image
 from zarr.codecs import ZstdCodec
 
-from anychunk.codecs import Offset, Pad, headers
+from anychunk.codecs import Offset, Pad
 from anychunk.errors import (
     ChunkDecodeError,
     ChunkEncodeError,
@@ -18,6 +18,7 @@ from anychunk.errors import (
     LimitError,
     UnsupportedError,
 )
+from anychunk.zarr import headers
 
 RNG = np.random.default_rng(0)
 
