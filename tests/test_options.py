@@ -103,7 +103,7 @@ def test_a_misspelt_option_is_an_error(name, tmp_path):
 
 
 MODULES = (
-    *("anychunk", "anychunk.codecs.headers", "anychunk.formats.jnrrd", "anychunk.io.opening"),
+    *("anychunk", "anychunk.zarr.headers", "anychunk.formats.jnrrd", "anychunk.io.opening"),
     *("anychunk.limits", "anychunk.references.icechunk"),
 )
 

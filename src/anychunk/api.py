@@ -174,12 +174,12 @@ def open(  # noqa: A001 - the public name is anychunk.open
         AnychunkError: The file cannot be opened; the subclass says why.
         MissingFileError: There is no such file or object; also a `FileNotFoundError`.
     """
-    from anychunk.zarr.array import open_group, open_path  # zarr, which `read` does not need
+    from anychunk.zarr import array  # zarr, which `read` does not need
 
     node = _as_index(url, storage, options)
     if isinstance(node, ArrayIndex):
-        return open_path(node, "", storage=storage, on_change=on_change)
-    return open_group(node, storage=storage, on_change=on_change)
+        return array.open_path(node, "", storage=storage, on_change=on_change)
+    return array.open_group(node, storage=storage, on_change=on_change)
 
 
 @checked(further=options_of_others)

@@ -109,6 +109,6 @@ def test_command(capsys, tmp_path):
     assert code == 0
     assert "dim_0" in err
     assert "dim_0" in json.loads(out)["losses"][0]
-    code, out, err = run(capsys, *arguments, "--strict")
+    code, out, err = run(capsys, *arguments, "--strict", "--overwrite")
     assert code == 2
     assert err.startswith("lost: ")

@@ -46,7 +46,9 @@ def test_a_box_that_begins_inside_of_chunks_is_copied(path):
     with anychunk.read_stats() as stats:
         assert np.array_equal(array[5:, 7:], VALUES[5:, 7:])
     assert stats.chunks == 20
-    assert all(getattr(stats, step) > 0 for step in STEPS)
+    # the compiled loop copies only the part that is wanted, and counts all it does as decoding
+    measured = {step for step in STEPS if getattr(stats, step) > 0}
+    assert measured == ({*STEPS} if loops is None else {"decode_seconds"})
 
 
 @pytest.mark.parametrize("selection", [np.s_[::2, ::3], np.s_[5, 6]], ids=["steps", "element"])
@@ -105,7 +107,8 @@ def test_chunks_that_are_files(tmp_path):
     files = [p for p in (tmp_path / "a.n5").rglob("*") if p.is_file() and p.suffix != ".json"]
     assert stats.chunks == len(files) == 20
     assert stats.stored_bytes == sum(p.stat().st_size for p in files)
-    assert stats.fetch_seconds > 0
+    # the compiled loop reads the files as well
+    assert (stats.fetch_seconds > 0) == (loops is None)
 
 
 def test_windows_of_a_jpeg2000_tile(tmp_path):

@@ -126,9 +126,9 @@ def saved(node, name, form, url, storage=None):
     both = {"storage": storage, "target_storage": storage}
     if (name, form) in REFUSED:
         with pytest.raises(UnsupportedError, match=REFUSED[name, form]):
-            references.save(node, target, copy="needed", **settings, **both)
+            references.save(node, target, copy="needed", overwrite=True, **settings, **both)
         return None
-    references.save(node, target, copy="needed", **settings, **both)
+    references.save(node, target, copy="needed", overwrite=True, **settings, **both)
     path = first_array(node)
     return target, "0/data" if form.startswith("osml") else path
 

@@ -12,11 +12,11 @@ import typer.main
 import anychunk
 from anychunk import limits, options
 from anychunk.cli.commands import app
-from anychunk.codecs import headers
 from anychunk.formats import jnrrd
 from anychunk.io import opening
 from anychunk.references import icechunk
 from anychunk.xarray_engine import AnychunkEntrypoint
+from anychunk.zarr import headers
 
 DIRECTIVE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 
@@ -33,7 +33,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         "anychunk.references.icechunk.open_repository": icechunk.open_repository,
         'xarray engine="anychunk"': AnychunkEntrypoint.open_dataset,
         "anychunk.formats.jnrrd.read_tile": jnrrd.read_tile,
-        "anychunk.formats.jnrrd": jnrrd.validate,
+        "anychunk.formats.jnrrd.validate": jnrrd.validate,
         "anychunk.formats.jnrrd.write": jnrrd.write,
     }
 
@@ -42,7 +42,7 @@ def for_authors() -> dict[str, Callable[..., Any]]:
     """Return other functions of the reference that have options, which are words of their own."""
     return {
         "anychunk.limits.override": limits.override,
-        "anychunk.codecs.headers.tiff": headers.tiff,
+        "anychunk.zarr.headers.tiff": headers.tiff,
         "anychunk.io.opening.open_source": opening.open_source,
     }
 

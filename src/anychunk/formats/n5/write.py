@@ -462,13 +462,18 @@ def check_free(
     taken_by = [f for f in (folder, folder.child("s0")) if is_dataset(read_folder(f) or {})]
     is_taken = bool(taken_by)
     if folder.is_local and not is_taken and os.path.lexists(folder.path):
-        is_taken = not os.path.isdir(folder.path) or (not is_pyramid and bool(folder.names()[0]))  # noqa: PTH112
+        is_taken = not os.path.isdir(folder.path) or (not is_pyramid and has_members(folder))  # noqa: PTH112
     if not is_taken:
         return found
     if not overwrite:
         raise TargetExistsError((taken_by or [folder])[0].path)
     sink.remove_all(folder.path, storage=folder.storage)
     return {}
+
+
+def has_members(folder: Folder) -> bool:
+    """Return whether a group has groups or datasets, unlike a folder of blocks."""
+    return any(read_folder(folder.child(name)) is not None for name in folder.names()[0])
 
 
 def check_container(folder: Folder) -> None:
