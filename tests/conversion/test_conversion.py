@@ -337,7 +337,7 @@ def test_verify_finds_a_wrong_pixel(npy, tmp_path, monkeypatch):
     compare = conversion.compare_all
 
     def damaged(plan, *args):
-        zarr.open_group(plan.target, mode="r+")["0/image"][4, 5, 6] = right + 1
+        zarr.open_array(f"{plan.target}/0/image", mode="r+")[4, 5, 6] = right + 1
         return compare(plan, *args)
 
     monkeypatch.setattr(conversion, "compare_all", damaged)
