@@ -335,14 +335,18 @@ def test_verify_finds_a_wrong_pixel(npy, tmp_path, monkeypatch):
     file, data = npy
     right = int(data[4, 5, 6])
     compare = conversion.compare_all
+    options = {"axes": "zyx", "levels": 2, "chunk": data.shape, "shard": False}
 
-    def damaged(plan, *args):
-        zarr.open_array(f"{plan.target}/0/image", mode="r+")[4, 5, 6] = right + 1
-        return compare(plan, *args)
+    def damaged(written, *args):
+        first, changed = written.plan.arrays[0], data.copy()
+        changed[4, 5, 6] += 1
+        chunk = Path(written.target) / "0/image/c/0/0/0"
+        chunk.write_bytes(written.encoder(first).encode(changed).tobytes())
+        return compare(written, *args)
 
     monkeypatch.setattr(conversion, "compare_all", damaged)
     with pytest.raises(FormatError, match=rf"0/image \(4, 5, 6\): \D*{right + 1}\D*{right}\D*1 "):
-        anychunk.convert(file, tmp_path / "b.zarr", axes="zyx", levels=2, shard=False, verify=True)
+        anychunk.convert(file, tmp_path / "b.zarr", verify=True, **options)
 
 
 @pytest.mark.parametrize(
