@@ -15,7 +15,7 @@ from anychunk.codecs.standard import Sharding
 from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.engine.request import Request
-from anychunk.engine.run import Engine
+from anychunk.engine.run import MOST_NUMBERS, Engine
 from anychunk.errors import FormatError, NoSuchImageError, OptionError
 from anychunk.io.open_sources import Sources
 from anychunk.io.source import OnChange, Storage
@@ -148,8 +148,10 @@ def picked(engine: Engine | ComputedEngine, box: Any) -> Array:
         spans.append((start, max(start, stop)))
         steps.append(slice(None, None, step) if isinstance(entry, slice) else 0)
         kept.append(step)
-    if max(kept, default=1) > 1 and isinstance(engine, Engine):
-        numbers = [np.arange(a, b, step) for (a, b), step in zip(spans, kept, strict=True)]
+    listed = [range(a, b, step) for (a, b), step in zip(spans, kept, strict=True)]
+    is_listed = all(len(numbers) <= MOST_NUMBERS for numbers in listed)
+    if max(kept, default=1) > 1 and is_listed and isinstance(engine, Engine):
+        numbers = [np.arange(n.start, n.stop, n.step) for n in listed]
         steps = [slice(None) if isinstance(step, slice) else 0 for step in steps]
         return engine.outer(numbers)[(*steps, ...)]
     return engine.box(spans)[(*steps, ...)]

@@ -20,6 +20,8 @@ from anychunk.model.grid import Numbers, Plan, Spans, chunk_coords, plan_box
 
 type Array = npt.NDArray[Any]
 
+MOST_NUMBERS = 1 << 20
+"""How many numbers of a slice are listed for `Engine.outer`; longer ones are read as a box."""
 MOST_AROUND = 64 << 20
 """Coordinates are picked from boxes of at most this many bytes, or of one row of chunks."""
 

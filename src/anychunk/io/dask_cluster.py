@@ -107,7 +107,7 @@ class Tasks(Executor):
 
     def __exit__(self, *_: object) -> None:
         self._listener.remove(self._client, self)
-        if self._has_failed:
+        if self._has_failed or not self._workers:
             # otherwise Dask waits for calls that no worker may be left to end: cancelling them runs
             # on another thread, and may come later
             self._executor.shutdown(wait=False)
@@ -145,6 +145,7 @@ class Tasks(Executor):
         if result is None or not result.set_running_or_notify_cancel():
             return  # its worker died, or nobody waits for it
         if call.cancelled():
+            self._has_failed = True
             result.set_exception(SourceError("the Dask client was closed, or cancelled its tasks"))
         elif (error := call.exception()) is not None:
             result.set_exception(error)

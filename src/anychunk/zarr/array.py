@@ -17,6 +17,7 @@ from zarr.storage import StorePath
 
 from anychunk import codecs
 from anychunk._drawn import Drawn
+from anychunk.engine.run import MOST_NUMBERS, Engine
 from anychunk.errors import NoSuchImageError, OptionError, untrusted
 from anychunk.io.source import OnChange, Storage
 from anychunk.model import images as im
@@ -45,7 +46,6 @@ from anychunk.zarr.pipeline import IndexPipeline
 from anychunk.zarr.store import IndexStore
 
 if TYPE_CHECKING:
-    from anychunk.engine.run import Engine
     from anychunk.metadata.meaning import Meaning
 
 
@@ -187,7 +187,7 @@ class Array(Drawn, zarr.Array[ArrayV3Metadata]):
         return super().__getitem__(selection) if found is None else found
 
     @cached_property
-    def _engine(self) -> "Engine | None":
+    def _engine(self) -> Engine | None:
         """Everything needed to read without zarr's event loop; None if that is impossible."""
         if default_buffer_prototype().nd_buffer is not cpu.NDBuffer:
             return None
@@ -270,10 +270,6 @@ def _has_steps(selection: Any) -> bool:
 def is_within(numbers: Any, size: int) -> bool:
     """Return whether all numbers count elements of an axis, from its start or end."""
     return not numbers.size or (-size <= int(numbers.min()) and int(numbers.max()) < size)
-
-
-MOST_NUMBERS = 1 << 20
-"""How many numbers of a slice are listed; zarr reads longer ones without a list."""
 
 
 def picked(selection: Any, shape: tuple[int, ...]) -> list[Any] | None:
