@@ -16,7 +16,7 @@ from anychunk import limits
 from anychunk.errors import LimitError, OptionError, UnsupportedError
 from anychunk.io.opening import read_object
 from anychunk.metadata.painting import paint
-from anychunk.selection.wanted import selection
+from anychunk.selection.cuts import selection
 from anychunk.thumbnail import band_limits, block_steps, means, png, thumbnail
 from tests.cli.test_cli import run
 from tests.support.effort import at_most

@@ -1,6 +1,8 @@
 """Running tasks: what is done is recorded, a failure stops the rest."""
 
+import asyncio
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -149,6 +151,32 @@ def name_of_worker(conversion):
 
     assert isinstance(conversion, Conversion)
     return distributed.get_worker().address
+
+
+@pytest.mark.parametrize("result", [7, (1, True), (1, 2, 3)])
+def test_a_result_of_a_lost_worker_is_recognised(result):
+    """Dask's executor takes a result for an error if the worker ends before it arrives."""
+    from distributed.cfexecutor import _cascade_future
+
+    class Lost:
+        status = "lost"
+
+        async def _result(self, *, raiseit):
+            return result
+
+    async def arrive(future):
+        await _cascade_future(Lost(), future)
+
+    future = Future()
+    asyncio.run(arrive(future))
+    assert dask_cluster.is_lost(future.exception(0))
+
+
+@pytest.mark.parametrize("error", [ValueError("of the call"), RuntimeError("of the call")])
+def test_an_error_of_a_call_is_not_taken_for_a_lost_worker(error):
+    with pytest.raises(type(error)) as caught:
+        raise error
+    assert not dask_cluster.is_lost(caught.value)
 
 
 @pytest.mark.processes

@@ -148,7 +148,7 @@ class Tasks(Executor):
             self._has_failed = True
             result.set_exception(SourceError("the Dask client was closed, or cancelled its tasks"))
         elif (error := call.exception()) is not None:
-            result.set_exception(error)
+            result.set_exception(self._lost() if is_lost(error) else error)
         else:
             result.set_result(call.result())
 
@@ -177,6 +177,13 @@ class Tasks(Executor):
             if call is not None and result is not None:
                 _cancel(call)
                 _fail(result, WorkerDied("a Dask worker ended abruptly"))
+
+    def _lost(self) -> Exception:
+        if self._once:
+            return WorkerDied("a Dask worker ended before its result arrived")
+        return SourceError(
+            "a worker of the Dask cluster ended before its result arrived; run the same call again"
+        )
 
     def _give_up(self, emptied: int) -> None:
         """Fail everything, if no worker has come back since the last one was lost."""
@@ -234,6 +241,20 @@ class Alone(Executor):
     def submit(self, function: Callable[..., Any], /, *items: Any, **_: Any) -> Future[Any]:
         """Schedule `function(*items)` when nothing else runs."""
         return self._tasks.submit_alone(function, *items)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether Dask's executor failed because a worker ended before its result arrived.
+
+    The state of a call is then no longer `finished`, so that `_cascade_future` takes its result for
+    an error and unpacks it (seen with distributed 2026.8.0). Errors of calls have their own frames.
+    """
+    if not isinstance(error, TypeError | ValueError | AttributeError):
+        return False
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_name == "_cascade_future"
 
 
 def _cancel(call: Future[Any]) -> None:
