@@ -7,6 +7,7 @@ import rasterio
 import tifffile
 
 import anychunk
+from anychunk.engine.run import Engine
 
 RANDOM = np.random.default_rng(8)
 VALUES = RANDOM.integers(0, 4000, (2, 100, 130), "u2")
@@ -90,3 +91,31 @@ def test_each_selection_equals_that_of_the_whole_array(tmp_path, name):
             selection = (*lead, rows, columns)
             found = array.oindex[selection]
             np.testing.assert_array_equal(found, taken(values, selection), str(selection))
+
+
+@pytest.mark.parametrize("most", [1, 3000, 1 << 16])
+def test_boxes_around_numbers_are_bounded_along_all_axes(tmp_path, monkeypatch, most):
+    """Boxes of a selection with steps along all axes would together be the whole image."""
+    pixels = VALUES.transpose(1, 2, 0)
+    tifffile.imwrite(
+        tmp_path / "a.tif", pixels, tile=(16, 16), planarconfig=1, photometric="minisblack"
+    )
+    array = anychunk.open_array(tmp_path / "a.tif")
+    monkeypatch.setattr("anychunk.engine.run.MOST_AROUND", most)
+    sizes = []
+    read = Engine._read
+
+    def counted(self, plan, numbers, out, *args, **options):
+        sizes.append((len(plan), out.nbytes))
+        return read(self, plan, numbers, out, *args, **options)
+
+    monkeypatch.setattr(Engine, "_read", counted)
+    values = array[...]
+    for selection in (
+        np.s_[:, ::3, 1::5],
+        ([1, 0], [99, 3, 3, 50], slice(129, None)),
+        np.s_[1, ::9, ::2],
+    ):
+        sizes.clear()
+        np.testing.assert_array_equal(array.oindex[selection], taken(values, selection))
+        assert all(chunks == 1 or nbytes <= most for chunks, nbytes in sizes)

@@ -1,7 +1,8 @@
 """Boxes, single elements, steps, lists and coordinates of one array, into numpy arrays."""
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ type Array = npt.NDArray[Any]
 MOST_NUMBERS = 1 << 20
 """How many numbers of a slice are listed for `Engine.outer`; longer ones are read as a box."""
 MOST_AROUND = 64 << 20
-"""Coordinates are picked from boxes of at most this many bytes, or of one row of chunks."""
+"""Coordinates are picked from boxes of at most this many bytes, or of one chunk."""
 
 
 class Engine:
@@ -75,9 +76,7 @@ class Engine:
         if not out.size:
             return out
         cuts = [cut(numbers, n) for numbers, n in zip(axes, self.chunk, strict=True)]
-        row = self.dtype.itemsize * np.prod([c.size for c in cuts[1:]], dtype=float)
-        for first in parts(cuts[0], max(1, int(MOST_AROUND // row))):
-            chosen = [first, *cuts[1:]]
+        for chosen in blocks(cuts, MOST_AROUND // self.dtype.itemsize):
             plan = Plan(
                 tuple(c.chunks[0] for c in chosen),
                 tuple([s for s, _ in c.places] for c in chosen),
@@ -94,7 +93,7 @@ class Engine:
             for axis, c in enumerate(chosen):
                 if len(c.picked) != c.size or (np.diff(c.picked) != 1).any():
                     around = around.take(c.picked, axis)
-            out[first.wanted] = around
+            out[places_of(chosen)] = around
         return out
 
     def points(self, coords: Sequence[Array]) -> Array:
@@ -261,6 +260,26 @@ class Cut:
 def cut(numbers: Array, chunk: int) -> Cut:
     """Return the numbers along an axis by chunk."""
     return Cut(np.asarray(numbers, np.int64), chunk)
+
+
+def blocks(cuts: Sequence[Cut], most: int) -> Iterator[list[Cut]]:
+    """Divide the cuts of all axes so that the boxes have at most `most` elements, or one chunk."""
+    if not cuts:
+        yield []
+        return
+    others = math.prod(c.size for c in cuts[1:])
+    for first in parts(cuts[0], max(1, most // others)):
+        for rest in blocks(cuts[1:], max(1, most // first.size)):
+            yield [first, *rest]
+
+
+def places_of(cuts: Sequence[Cut]) -> tuple[Any, ...]:
+    """Return where the numbers of cuts are in the result."""
+    if all(isinstance(c.wanted, slice) for c in cuts[1:]):
+        return (cuts[0].wanted,) if cuts else ()
+    return np.ix_(
+        *(np.arange(len(c.numbers)) if isinstance(c.wanted, slice) else c.wanted for c in cuts)
+    )
 
 
 def parts(whole: Cut, most: int) -> "list[Cut]":
