@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,15 @@ from zarr.codecs import (
 
 import anychunk
 from anychunk.codecs import data_types
-from anychunk.errors import ChunkDecodeError, NoSuchImageError, OptionError, SourceChangedError
+from anychunk.engine.opening import open_engine
+from anychunk.errors import (
+    ChunkDecodeError,
+    FormatError,
+    NoSuchImageError,
+    OptionError,
+    SourceChangedError,
+)
+from anychunk.model.index import GroupIndex
 from anychunk.zarr.data_types import data_type
 from tests.support.http_server import serve
 
@@ -98,6 +107,16 @@ def test_images_levels_and_one_axis(tmp_path):
         anychunk.read(tmp_path / "a.npy", level=1)
     with pytest.raises(OptionError, match="on_change"):
         anychunk.read(tmp_path / "a.npy", on_change="ignore")
+
+
+@pytest.mark.parametrize("wrong", [{"data_type": "uint16/../x"}, {"fill_value": "many"}])
+def test_metadata_that_zarr_does_not_know_are_an_error(tif, wrong):
+    index = anychunk.index(tif)
+    array = replace(index["0/0/image"], **wrong)
+    with pytest.raises(FormatError, match=r"a\.tif a: data type or fill value"):
+        open_engine(
+            GroupIndex(members={"a": array}, pins=index.pins, attributes=index.attributes), "a"
+        )
 
 
 def test_damage_and_changes_are_errors(tif):

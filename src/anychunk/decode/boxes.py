@@ -16,7 +16,7 @@ from anychunk.codecs import data_types
 from anychunk.codecs.base import ChunkSpec
 from anychunk.codecs.chain import Decoder
 from anychunk.decode.chunks import ChunkReader, Reading
-from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect
+from anychunk.errors import AnychunkError, ChunkDecodeError, defect, is_defect, untrusted
 from anychunk.model.grid import Shape, cut_box
 from anychunk.model.index import ArrayIndex
 
@@ -26,7 +26,8 @@ type Array = npt.NDArray[Any]
 def array_spec(index: ArrayIndex) -> ChunkSpec:
     """Return what a chunk of an array is."""
     kind = index.data_type
-    dtype, fill = data_types.native(kind), data_types.scalar(kind, index.fill_value)
+    with untrusted("data type or fill value"):
+        dtype, fill = data_types.native(kind), data_types.scalar(kind, index.fill_value)
     return ChunkSpec(index.chunk_shape, dtype, fill, None if dtype.name == kind else kind)
 
 

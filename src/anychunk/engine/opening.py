@@ -16,7 +16,7 @@ from anychunk.decode.boxes import ArrayReader, located
 from anychunk.decode.chunks import ChunkReader
 from anychunk.engine.request import Request
 from anychunk.engine.run import MOST_NUMBERS, Engine
-from anychunk.errors import FormatError, NoSuchImageError, OptionError
+from anychunk.errors import FormatError, NoSuchImageError, OptionError, untrusted
 from anychunk.io.open_sources import Sources
 from anychunk.io.source import OnChange, Storage
 from anychunk.model.grid import Spans, cut_box
@@ -42,17 +42,18 @@ def open_engine(
         stored = ChunkReader(source, sources, where=address(root, array.chunks.source))
         return ComputedEngine(array, ArrayReader(stored), where)
     reader = ChunkReader(array, sources, where=where)
-    decode, fill = decoder(array, is_range=reader.has_ranges)
+    decode, fill = decoder(array, where, is_range=reader.has_ranges)
     return (Engine if reader.is_local else RemoteEngine)(reader, decode, fill)
 
 
-def decoder(array: ArrayIndex, *, is_range: bool) -> tuple[Decoder, Any]:
+def decoder(array: ArrayIndex, where: str, *, is_range: bool) -> tuple[Decoder, Any]:
     """Return the decoder of an array, and the value of absent chunks."""
     kind = array.data_type
-    dtype = data_types.native(kind)
-    # of a deferred index no chunk is absent, and its fill value takes long to make
-    is_known = "fill_value" in array.__dict__
-    fill = data_types.scalar(kind, array.fill_value) if is_known else 0
+    with untrusted(f"{where}: data type or fill value"):
+        dtype = data_types.native(kind)
+        # of a deferred index no chunk is absent, and its fill value takes long to make
+        is_known = "fill_value" in array.__dict__
+        fill = data_types.scalar(kind, array.fill_value) if is_known else 0
     spec = ChunkSpec(array.chunk_shape, dtype, fill, None if dtype.name == kind else kind)
     chain = [codecs.from_json(codec) for codec in array.codecs]
     return Decoder(chain, spec, is_range=is_range), fill
@@ -77,7 +78,7 @@ class ComputedEngine:
 
     def __init__(self, array: ArrayIndex, source: ArrayReader, where: str) -> None:
         self.shape, self.index, self._source, self._where = array.shape, array, source, where
-        self._decode, self._fill = decoder(array, is_range=False)
+        self._decode, self._fill = decoder(array, where, is_range=False)
         self.dtype = self._decode.dtype
 
     def box(self, box: Spans) -> Array:
