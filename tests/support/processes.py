@@ -14,6 +14,8 @@ COMMAND = "import sys\nfrom anychunk.cli import main\nsys.exit(main())\n"
 """What `anychunk` runs."""
 # a shell starts what runs in the background with SIGINT ignored, and its children inherit that
 INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+# as in the command line: threads of Icechunk abort a process that ends right after a read
+RESTS = 'import atexit, sys, time\natexit.register(lambda: "icechunk" in sys.modules and time.sleep(0.5))\n'
 
 
 class Process:
@@ -33,7 +35,7 @@ class Process:
         self.outputs = [folder / "stdout", folder / "stderr"]
         with self.outputs[0].open("w") as out, self.outputs[1].open("w") as err:
             self._popen = subprocess.Popen(
-                [sys.executable, *options, "-c", INTERRUPTIBLE + code, *self.words],
+                [sys.executable, *options, "-c", INTERRUPTIBLE + RESTS + code, *self.words],
                 cwd=cwd,
                 env={**os.environ, **(environment or {})},
                 stdout=out,
