@@ -155,7 +155,7 @@ def check_without_us(jobs, folder, script):
     """Run `script` on all jobs in an interpreter without anychunk, and compare what it read."""
     work, arguments = prepared(jobs, folder, None)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-S", "-E", "-c", script, *arguments],
+        [sys.executable, "-W", "ignore", "-S", "-E", "-c", processes.RESTS + script, *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
