@@ -41,7 +41,7 @@ from anychunk.zarr.core import (
 )
 from anychunk.zarr.foreign import chunk_spec
 from anychunk.zarr.selectors import boxes_of, fill_of, workers
-from anychunk.zarr.store_pipeline import pipeline_of
+from anychunk.zarr.store_pipeline import Delegating, pipeline_of
 
 type Item = tuple[Any, ArraySpec, Selector, Selector, bool]
 
@@ -52,7 +52,7 @@ DECODERS: Cache[Decoder] = Cache(64)
 """Decoders of the last arrays: files of a set often differ only in where their chunks are."""
 
 
-class IndexPipeline(CodecPipeline):
+class IndexPipeline(Delegating):
     """Reads arrays of a store that has chunk readers."""
 
     def __init__(
@@ -81,18 +81,14 @@ class IndexPipeline(CodecPipeline):
         return self.__dict__ | {"_decoder": None}
 
     @property
-    def _base(self) -> CodecPipeline:
+    def base(self) -> CodecPipeline:
         """The pipeline of zarr, for what it does with single chunks."""
         if self._made_base is None:
             self._made_base = BatchedCodecPipeline.from_codecs(map(adapted, self._codecs))
         return self._made_base
 
-    @classmethod
-    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("IndexPipeline requires a store")
-
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
-        base = self._base.evolve_from_array_spec(array_spec)
+        base = self.base.evolve_from_array_spec(array_spec)
         return type(self)(self._codecs, self._store, base=base)
 
     def __iter__(self) -> Iterator[Codec]:
@@ -105,22 +101,6 @@ class IndexPipeline(CodecPipeline):
     @property
     def supports_partial_encode(self) -> bool:
         return False
-
-    def validate(self, **kwargs: Any) -> None:
-        self._base.validate(**kwargs)
-
-    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
-        return self._base.compute_encoded_size(byte_length, array_spec)
-
-    async def decode(
-        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
-    ) -> Iterable[NDBuffer | None]:
-        return await self._base.decode(chunk_bytes_and_specs)
-
-    async def encode(
-        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
-    ) -> Iterable[Buffer | None]:
-        return await self._base.encode(chunk_arrays_and_specs)
 
     async def write(
         self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()

@@ -6,6 +6,7 @@ a shard, no open file. What the engine does not read, zarr reads, and reports er
 
 import asyncio
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -46,7 +47,36 @@ MANY_BYTES = 4 << 20
 """How many bytes of chunks a thread decodes in one call of the compiled loop."""
 
 
-class StorePipeline(CodecPipeline):
+class Delegating(CodecPipeline):
+    """A pipeline that reads by itself, and leaves single chunks to zarr's pipeline."""
+
+    @property
+    @abstractmethod
+    def base(self) -> CodecPipeline:
+        """The pipeline of zarr."""
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
+        raise NotImplementedError(f"{cls.__name__} requires a store")
+
+    def validate(self, **kwargs: Any) -> None:
+        self.base.validate(**kwargs)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
+        return self.base.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(
+        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
+        return await self.base.decode(chunk_bytes_and_specs)
+
+    async def encode(
+        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
+    ) -> Iterable[Buffer | None]:
+        return await self.base.encode(chunk_arrays_and_specs)
+
+
+class StorePipeline(Delegating):
     """Reads the chunks of one array; leaves everything else to zarr's pipeline."""
 
     def __init__(self, base: CodecPipeline, documents: Sequence[Any], store: Store) -> None:
@@ -63,9 +93,9 @@ class StorePipeline(CodecPipeline):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_layout": None}  # it has addresses of functions
 
-    @classmethod
-    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
-        raise NotImplementedError("StorePipeline requires a store")
+    @property
+    def base(self) -> CodecPipeline:
+        return self._base
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         base = self._base.evolve_from_array_spec(array_spec)
@@ -81,22 +111,6 @@ class StorePipeline(CodecPipeline):
     @property
     def supports_partial_encode(self) -> bool:
         return self._base.supports_partial_encode
-
-    def validate(self, **kwargs: Any) -> None:
-        self._base.validate(**kwargs)
-
-    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
-        return self._base.compute_encoded_size(byte_length, array_spec)
-
-    async def decode(
-        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
-    ) -> Iterable[NDBuffer | None]:
-        return await self._base.decode(chunk_bytes_and_specs)
-
-    async def encode(
-        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
-    ) -> Iterable[Buffer | None]:
-        return await self._base.encode(chunk_arrays_and_specs)
 
     async def write(
         self, batch_info: Iterable[Any], value: NDBuffer, drop_axes: tuple[int, ...] = ()

@@ -3,7 +3,7 @@
 Chunks stay single tiles, so that each can be absent, or be referred to. Those that are read at the
 same time, and fill a rectangle of the tile grid, are put together to one codestream. Whatever is
 unusual about one of them, such as a header that overrides the main one, damage, or a missing
-tile, leaves its rectangle to the decoder of single tiles, which also words the errors.
+tile, leaves its rectangle to the decoder of single tiles, which also reports the errors.
 """
 
 import struct
@@ -212,7 +212,7 @@ def _renumbered(joined: npt.NDArray[np.uint8], lengths: Numbers) -> npt.NDArray[
 # Tiles of TIFF are such streams: small, many, and with the same main header. What follows from it
 # is
 # computed once. Whatever is unusual about a stream is left to imagecodecs, and to `check_stream`,
-# which words the errors: a JP2 file, components that differ, several tiles or tile-parts, bytes
+# which reports the errors: a JP2 file, components that differ, several tiles or tile-parts, bytes
 # after
 # the end, and damage.
 

@@ -27,7 +27,7 @@ from anychunk.errors import ChunkDecodeError
 BLOCK = 64 << 10
 """Stored bytes that are given to the decoder at a time."""
 HEADER = np.frombuffer(b"BZh9", np.uint8)
-"""The header for the largest blocks, which is right for smaller ones, too. Ranges leave it out, so
+"""The header for the largest blocks, which is also right for smaller ones. Ranges leave it out, so
 that their first eight bytes contain a part of a checksum, by which they differ."""
 
 

@@ -301,7 +301,7 @@ def validate(
 def check_header(
     source: Source, *, storage: Storage | None = None, allow: Iterable[str] = ()
 ) -> list[Finding]:
-    """Return the defects of a header: as `validate`, without reading samples; of NRRD files, too.
+    """Return the defects of a JNRRD or NRRD header, as `validate` does, without reading samples.
 
     Parameters:
         source: The file.

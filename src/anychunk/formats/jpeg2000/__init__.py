@@ -64,7 +64,7 @@ from anychunk.model.index import ArrayIndex, GroupIndex, Json
 # Every resolution of a codestream is an array, and making all of them takes longer than decoding
 # a small image. Files of a series have the same main header, so what follows from it is computed
 # once. Whatever else a file has, or if any value is doubtful, `plain_image` returns None, and the
-# general parser decides, which also words the errors. The arrays that both find are equal.
+# general parser decides, which also reports the errors. The arrays that both find are equal.
 #
 # Spec: ITU-T T.800 annexes A and I.
 

@@ -406,7 +406,7 @@ def file_attributes(file: File, further: dict[tuple[str, int], list[Tre]]) -> di
 # the samples. Where the counts in the file header leave no choice, the few fields that do are at
 # fixed places. Whatever else a file has, or if any value is doubtful, `plain_array` returns None,
 # and
-# the general parser decides, which also words the errors. The arrays that both find are equal.
+# the general parser decides, which also reports the errors. The arrays that both find are equal.
 #
 # Spec: MIL-STD-2500C tables.
 

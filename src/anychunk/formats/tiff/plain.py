@@ -3,7 +3,7 @@
 tifffile looks for the signs of thirty kinds of files and reads every tag, which takes longer than
 decoding a small image. A directory that has nothing but common tags with ordinary values needs
 neither. Whatever else a file has, or if any value is doubtful, `plain_array` returns None, and the
-general parser decides, which also words the errors. The arrays that both find are equal.
+general parser decides, which also reports the errors. The arrays that both find are equal.
 
 Spec: TIFF 6.0 section 2, BigTIFF.
 """
