@@ -1,9 +1,9 @@
-"""The codecs of Zarr itself, without zarr: what most arrays are stored with.
+"""Zarr's own codecs, with which most arrays are stored, without zarr.
 
 Spec:     Zarr v3 core and zarr-specs/codecs: bytes, transpose, gzip, zstd, blosc, crc32c,
           sharding_indexed.
 
-zarr is given its own classes of them; these decode and encode the same bytes.
+zarr uses its own classes. These encode and decode the same bytes.
 """
 
 import math
@@ -105,7 +105,7 @@ class Transpose(ArrayToArray):
 
 
 class Compressor(BytesToBytes):
-    """Base of compressors of general use."""
+    """Base class of general-purpose compressors."""
 
     kind: ClassVar[int | None] = None
     """The number of the compression in the compiled loop, if that decodes it."""
@@ -216,7 +216,7 @@ class Blosc(Compressor):
 
 @dataclass(frozen=True, kw_only=True)
 class Crc32c(BytesToBytes):
-    """A checksum behind the bytes."""
+    """A checksum after the bytes."""
 
     name: ClassVar[str] = "crc32c"
     is_fixed_size = True
@@ -228,7 +228,9 @@ class Crc32c(BytesToBytes):
         self, data: Bytes1D, spec: ChunkSpec | None, out: Bytes1D | None = None
     ) -> BytesLike:
         if len(data) < 4 or crc32c(data[:-4]) != int.from_bytes(data[-4:].tobytes(), "little"):
-            raise ChunkDecodeError("crc32c: the stored checksum is not that of the bytes")
+            raise ChunkDecodeError(
+                "crc32c: the stored checksum differs from the checksum of the bytes"
+            )
         return data[:-4]
 
     def compute_encoded_size(self, input_byte_length: int, spec: ChunkSpec) -> int:

@@ -1,4 +1,4 @@
-"""What reads an array of an index, local or remote, without zarr."""
+"""Read an array of an index, local or remote, without zarr."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ type Array = npt.NDArray[Any]
 def open_engine(
     root: Node, path: str, *, storage: Storage | None = None, on_change: OnChange = "error"
 ) -> "Engine | ComputedEngine":
-    """Return what reads the array at `path` of an index."""
+    """Return the engine of the array at `path` of an index."""
     if on_change not in ("error", "warn"):
         raise OptionError(f"on_change is {on_change!r}, expected 'error' or 'warn'")
     sources = Sources(pins_at_once(root), storage=storage, on_change=on_change, roots=root.roots)
@@ -38,7 +38,9 @@ def open_engine(
     if isinstance(array.chunks, Computed):
         source = find(root, array.chunks.source)
         if not isinstance(source, ArrayIndex):
-            raise FormatError(f"{where}: computed from {array.chunks.source!r}, which is no array")
+            raise FormatError(
+                f"{where}: computed from {array.chunks.source!r}, which is not an array"
+            )
         stored = ChunkReader(source, sources, where=address(root, array.chunks.source))
         return ComputedEngine(array, ArrayReader(stored), where)
     reader = ChunkReader(array, sources, where=where)
@@ -78,7 +80,7 @@ class ComputedEngine:
 
     def __init__(self, array: ArrayIndex, source: ArrayReader, where: str) -> None:
         self.shape, self.index, self._source, self._where = array.shape, array, source, where
-        self._decode, self._fill = decoder(array, where, is_range=False)
+        self._decode, _ = decoder(array, where, is_range=False)
         self.dtype = self._decode.dtype
 
     def box(self, box: Spans) -> Array:
